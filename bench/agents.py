@@ -18,8 +18,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import MessagesStub
 
 from drawbridge.agents.base import Agent, Event, Launch, TurnEnded
 from drawbridge.agents.claude.command_line import arguments, environment

@@ -17,11 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.e2e.claude_rig import EDIT_DIALOG  # noqa: E402
-from tests.e2e.desk import Desk  # noqa: E402
-from tests.e2e.messages_stub import MessagesStub, edit, read, text  # noqa: E402
-from tests.e2e.tmux import Pane, Tmux  # noqa: E402
-from tests.e2e_guard.desk import GuardedDesk  # noqa: E402
+from tests.e2e.claude.desk import Desk  # noqa: E402
+from tests.e2e.guard.desk import GuardedDesk  # noqa: E402
+from tests.rigs.claude_rig import EDIT_DIALOG  # noqa: E402
+from tests.rigs.messages_stub import MessagesStub, edit, read, text  # noqa: E402
+from tests.rigs.tmux import Pane, Tmux  # noqa: E402
 
 import terminal_svg  # noqa: E402
 

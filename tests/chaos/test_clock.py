@@ -11,7 +11,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.budgets import Budgets
-from tests.server.core.twin import Client, Server, serving
+from tests.server.twin import Client, Server, serving
 
 from .rig import on_disk
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.agents.rig import BAD_AGENT
+from tests.agents.rig import BAD_AGENT
 from tests.server.processes import serving
 
 from .rig import Client, Message, connected, on_disk, seeded

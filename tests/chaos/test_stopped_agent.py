@@ -12,7 +12,7 @@ import pytest
 from drawbridge.agents.base import AgentLine, Exited
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.agents.process import Times
-from tests.server.agents.rig import bad_agent, session
+from tests.agents.rig import bad_agent, session
 from tests.server.processes import Server, serving
 from tests.waiting import PATIENCE, until
 

@@ -14,8 +14,8 @@ import pytest
 
 from drawbridge.cli import COMMANDS
 from tests import programs
-from tests.e2e.tmux import Tmux
 from tests.ide.processes import run
+from tests.rigs.tmux import Tmux
 from tests.waiting import PATIENCE
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from drawbridge.cli import parser
 from drawbridge.cli.completion import SHELLS, script
-from tests.e2e.tmux import Tmux
 from tests.programs import missing
+from tests.rigs.tmux import Tmux
 from tests.waiting import PATIENCE
 
 COMMAND = f"{shlex.quote(sys.executable)} -P -m drawbridge"

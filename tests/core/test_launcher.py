@@ -20,9 +20,9 @@ from drawbridge.core import launcher, plugin
 from drawbridge.core.errors import NotPrivate, Refused
 from drawbridge.editors import neovim_rpc
 from tests import programs
-from tests.e2e import neovim_rig
-from tests.e2e.tmux import Tmux, wait_until
 from tests.nvim.rig import Person
+from tests.rigs import neovim_rig
+from tests.rigs.tmux import Tmux, wait_until
 from tests.waiting import PATIENCE, until
 
 COMMAND = [sys.executable, "-P", "-m", "drawbridge", "nvim"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.e2e.tmux import Pane
 from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, looks_again, proposes, screen_desk, sees
 from tests.nvim.rig import Desk
 from tests.programs import each_nvim
+from tests.rigs.tmux import Pane
 
 ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"
 IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"

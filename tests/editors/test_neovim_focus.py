@@ -14,9 +14,9 @@ from drawbridge.core.errors import EditorHung
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import Accepted, Rejected
-from tests.e2e.tmux import Pane
 from tests.nvim.rig import Desk, on_screen, proposal
 from tests.programs import each_nvim
+from tests.rigs.tmux import Pane
 
 OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\nfour\n"

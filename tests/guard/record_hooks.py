@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from tests import programs
-from tests.e2e import claude_rig, messages_stub
-from tests.e2e.tmux import Tmux, wait_until
-from tests.e2e_gemini import gemini_rig, gemini_stub
 from tests.guard.payloads import TRANSCRIPTS
+from tests.rigs import claude_rig, gemini_rig, gemini_stub, messages_stub
+from tests.rigs.tmux import Tmux, wait_until
 
 PROMPT = "Change things, please."
 PATCH = """\

@@ -1,7 +1,7 @@
 """What the real Gemini CLI sent is sent again to the bridge, and it answers as it did when the session was recorded.
 
 What the person did and what the editor knew is read off the bridge's own recorded lines: where it said ide/diffAccepted,
-the person accepted. ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e_gemini`` records them anew.
+the person accepted. ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e/gemini`` records them anew.
 """
 
 from __future__ import annotations

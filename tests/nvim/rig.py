@@ -18,7 +18,7 @@ from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.neovim_rpc import Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
 from drawbridge.text import hunks
-from tests.e2e.tmux import Pane, Tmux
+from tests.rigs.tmux import Pane, Tmux
 
 PATIENCE = 15.0
 """Seconds a wait may take."""

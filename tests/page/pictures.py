@@ -19,10 +19,10 @@ import pytest
 
 from drawbridge.server.auth import pairing
 from drawbridge.server.auth.devices import Devices
-from tests.desk.rig import ServedDesk
-from tests.e2e.messages_stub import MessagesStub, edit, read, text
-from tests.e2e.tmux import Tmux
+from tests.rigs.messages_stub import MessagesStub, edit, read, text
+from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
+from tests.server.terminal_sessions.rig import ServedDesk
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.desk.rig import ServedDesk
-from tests.e2e import claude_rig
-from tests.e2e.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
-from tests.e2e.messages_stub import Block, MessagesStub, edit, read, text, tool_use, write
-from tests.e2e.tmux import Tmux
-from tests.e2e_gemini import desk as gemini_desk
-from tests.e2e_gemini.gemini_stub import GeminiStub, replace
-from tests.e2e_gemini.gemini_stub import text as gemini_text
-from tests.e2e_guard.desk import wait_for_text
+from tests.e2e.gemini import desk as gemini_desk
+from tests.e2e.guard.desk import wait_for_text
+from tests.rigs import claude_rig
+from tests.rigs.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
+from tests.rigs.gemini_stub import GeminiStub, replace
+from tests.rigs.gemini_stub import text as gemini_text
+from tests.rigs.messages_stub import Block, MessagesStub, edit, read, text, tool_use, write
+from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
+from tests.server.terminal_sessions.rig import ServedDesk
 
 from .conftest import page_of
 from .rig import Browser, Person

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub, text
-from tests.e2e.tmux import wait_until
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import MessagesStub, text
+from tests.rigs.tmux import wait_until
 
 from .rig import Browser
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.notify.test_serving import POINT
+from tests.server.notifications.test_serving import POINT
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.desk.socket_rig import Line, Message
 from tests.server.processes import Server, serving
+from tests.server.terminal_sessions.socket_rig import Line, Message
 
 from .conftest import page_of
 from .rig import Browser

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import Block, MessagesStub, ModelRequest, edit, read, text, tool_use, write
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import Block, MessagesStub, ModelRequest, edit, read, text, tool_use, write
 from tests.server.processes import serving
 
 from .conftest import page_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.messages_stub import HOLD, MessagesStub, text, tool_use, write
+from tests.rigs.messages_stub import HOLD, MessagesStub, text, tool_use, write
 from tests.server.wire_client import WireClient
 from tests.waiting import until
 

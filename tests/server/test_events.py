@@ -47,7 +47,7 @@ from drawbridge.server.protocol.messages import (
 )
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.store.lines import compose, timestamp
-from tests.server.door.rig import info
+from tests.server.app.rig import info
 
 PATH = Path("/home/ada/blog")
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.agents.rig import BAD_AGENT
-from tests.server.leftovers import rig
+from tests.agents.rig import BAD_AGENT
+from tests.server import bad_claude as rig
 from tests.server.processes import serving
 from tests.server.wire_client import WireClient
 

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
 from tests.server.processes import Server, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import until

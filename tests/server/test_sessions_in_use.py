@@ -12,9 +12,9 @@ import pytest
 
 from drawbridge.agents.claude import open_sessions
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub, text
-from tests.e2e.tmux import Tmux
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import MessagesStub, text
+from tests.rigs.tmux import Tmux
 from tests.waiting import until
 
 from .test_real_claude import at_work, finished, model, poem, words

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub, text, write
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import MessagesStub, text, write
 from tests.server.processes import serving
 from tests.server.wire_client import WireClient
 

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tests import programs
-from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub
-from tests.e2e_gemini import gemini_rig
-from tests.e2e_gemini.gemini_stub import GeminiStub
-
-from .responses_stub import ResponsesStub
+from tests.rigs import claude_rig, gemini_rig
+from tests.rigs.gemini_stub import GeminiStub
+from tests.rigs.messages_stub import MessagesStub
+from tests.rigs.responses_stub import ResponsesStub
 
 TRUSTED = "--dangerously-bypass-hook-trust"
 """In place of the person, who tells Codex once that the hook may run."""

@@ -13,13 +13,12 @@ import pytest
 from drawbridge.setup import installed
 from drawbridge.setup.interpreter import choose
 from tests import programs
-from tests.e2e import claude_rig, messages_stub
-from tests.e2e.messages_stub import MessagesStub
-from tests.e2e_gemini import gemini_stub
-from tests.e2e_gemini.gemini_stub import GeminiStub
+from tests.rigs import claude_rig, gemini_stub, messages_stub
+from tests.rigs.gemini_stub import GeminiStub
+from tests.rigs.messages_stub import MessagesStub
+from tests.rigs.responses_stub import ResponsesStub, apply_patch, shell, text
 from tests.setup.conftest import Setup
 from tests.setup.headless import TRUSTED, claude, codex, gemini, settings_of_gemini
-from tests.setup.responses_stub import ResponsesStub, apply_patch, shell, text
 from tests.waiting import until
 
 PATCH = "*** Begin Patch\n*** Update File: poem.txt\n@@\n-two\n+TWO\n*** End Patch\n"

@@ -13,8 +13,8 @@ from websockets.frames import Opcode
 from drawbridge.protocols.http import HEAD_LIMIT
 from drawbridge.transport import http_server as door_module
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
-from tests.door_rig import TOKEN, Client, House, handshake, plain
 from tests.protocols.bytes_of import close, frame, giant_frame_head, more, ping, request, text
+from tests.transport.rig import TOKEN, Client, House, handshake, plain
 from tests.waiting import until
 
 

@@ -12,8 +12,8 @@ from websockets.frames import Opcode
 
 from drawbridge.protocols.websocket import framed
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
-from tests.door_rig import Client, House, handshake
 from tests.protocols.bytes_of import close, frame, more, text
+from tests.transport.rig import Client, House, handshake
 from tests.waiting import until
 
 PING = 0.05

@@ -18,8 +18,8 @@ from drawbridge.tui.client import Client
 from drawbridge.tui.command import begin
 from drawbridge.tui.place import Finder, fingerprint_of
 from tests import programs
-from tests.e2e.tmux import Pane, Tmux, wait_until
 from tests.ide.processes import run
+from tests.rigs.tmux import Pane, Tmux, wait_until
 from tests.server.processes import Server, serving
 from tests.waiting import until
 

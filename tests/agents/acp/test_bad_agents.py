@@ -1,0 +1,105 @@
+"""Agents that break the Agent Client Protocol, or end in its middle: each turn ends once, and nothing else is harmed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import AgentUnusable, Decision, Exited, Launch, Question, QuestionGone, TurnEnded
+from drawbridge.agents.gemini.driver import Gemini
+from tests.agents.rig import eventually, session
+
+from .peers import bad, words
+
+
+async def test_junk_is_passed_over(project: Path) -> None:
+    async with session(bad("junk"), project) as warm:
+        assert (await warm.turn("Go")).ok
+        assert words(warm.heard) == ["Still here"]
+
+
+async def test_what_was_not_offered_is_refused_by_name(project: Path) -> None:
+    async with session(bad("unknown_requests"), project) as warm:
+        assert (await warm.turn("Go")).ok
+        assert words(warm.heard) == [str([-32601] * 4)]
+
+
+async def test_questions_of_one_id_are_answered_each_on_its_own_and_a_turn_ends_once(project: Path) -> None:
+    async with session(bad("same_ids"), project) as warm:
+        warm.process.prompt("Go")
+        asked = [await warm.asked() for _ in range(3)]
+        assert len({question.question_id for question in asked}) == 3
+        for question, allow in zip(asked, (True, False, True), strict=True):
+            warm.process.answer(question.question_id, Decision(allow=allow))
+        assert (await warm.ended()).ok
+        answers = json.loads(words(warm.heard)[0])
+        assert [answer[1] for answer in answers] == ["once", "no", "once"]
+        assert len(warm.heard.all(TurnEnded)) == 1
+
+
+async def test_what_is_no_question_is_refused(project: Path) -> None:
+    async with session(bad("bad_questions"), project) as warm:
+        assert (await warm.turn("Go")).ok
+        assert words(warm.heard) == [str([-32602] * 4)]
+        assert warm.heard.all(Question) == []
+
+
+async def test_a_question_that_it_does_not_wait_for_is_taken_back(project: Path) -> None:
+    async with session(bad("question_then_end"), project) as warm:
+        assert (await warm.turn("Go")).ok
+        assert [gone.reason for gone in warm.heard.all(QuestionGone)] == ["the agent continued without an answer"]
+
+
+async def test_a_line_of_20_mb_is_passed_on(project: Path) -> None:
+    async with session(bad("large_line"), project) as warm:
+        assert (await warm.turn("Go")).ok
+        assert [len(text) for text in words(warm.heard)] == [20 * 1024 * 1024]
+
+
+async def test_a_line_without_an_end_ends_the_agent(project: Path) -> None:
+    async with session(bad("long_line"), project) as warm:
+        done = await warm.turn("Go")
+        assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
+        assert "a line of more than 32 MB" in (done.error or "")
+        await warm.heard.next(Exited)
+
+
+@pytest.mark.parametrize("what", ["silence", "never_greets"])
+async def test_an_agent_that_never_answers_can_be_killed(project: Path, what: str) -> None:
+    async with session(bad(what), project) as warm:
+        warm.process.times = type(warm.process.times)(interrupt=0.05, sigint=0.5)
+        warm.process.prompt("Go")
+        await warm.process.kill()
+        assert [ended.interrupted for ended in warm.heard.all(TurnEnded)] == [True]
+
+
+async def test_an_agent_that_ends_says_its_last_words(project: Path) -> None:
+    async with session(bad("exit_at_once"), project) as warm:
+        done = await warm.turn("Go")
+        assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
+        assert "I have had enough" in (done.error or "")
+
+
+@pytest.mark.parametrize("what", ["of_the_future", "no_such_flag"])
+async def test_an_agent_of_another_time_is_said_to_be(project: Path, what: str) -> None:
+    async with session(bad(what), project) as warm:
+        done = await warm.turn("Go")
+        assert (done.ok, done.code) == (False, "AGENT_TOO_OLD")
+        assert "Update it" in (done.error or "")
+        await eventually(lambda: warm.heard.all(Exited), "its end")
+
+
+@pytest.mark.parametrize(
+    ("agent", "remedy"),
+    [
+        (Acp("mine", ["no-such-program"]), "Install it there"),
+        (Gemini("/no/gemini"), "--agent-path gemini=PATH"),
+    ],
+)
+async def test_a_missing_program_is_said_with_what_to_do(project: Path, agent: Acp, remedy: str) -> None:
+    with pytest.raises(AgentUnusable, match=remedy) as refused:
+        await agent.start(Launch(str(project), "x"), lambda event: None)
+    assert refused.value.code == "AGENT_NOT_FOUND"

@@ -1,0 +1,272 @@
+"""The Agent Client Protocol with an agent that is written with its official library."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.acp import driver as acp_agent
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import (
+    AgentLine,
+    AgentRefused,
+    Attachment,
+    Decision,
+    Exited,
+    Options,
+    Proposal,
+    QuestionGone,
+    SessionKnown,
+    TurnEnded,
+)
+from tests.agents.conftest import POEM
+from tests.agents.rig import Session, session
+
+from .peers import official, words
+
+
+async def told(warm: Session, prompt: str) -> list[str]:
+    """What it says to a prompt that it can do."""
+    before = len(words(warm.heard))
+    done = await warm.turn(prompt)
+    assert done.ok, done.error
+    return words(warm.heard)[before:]
+
+
+@pytest.mark.thorough
+async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None:
+    async with session(official(), project, Options(partial_messages=True)) as warm:
+        assert await told(warm, "say Hello| there|.") == ["Hello there."]
+        assert words(warm.heard, durable=False) == ["Hello", " there", "."]
+        whole = next(line for line in warm.heard.all(AgentLine) if b"Hello there." in line.raw)
+        assert json.loads(whole.raw)["params"]["_meta"] == {"drawbridge": {"pieces": 3}}
+
+
+async def test_who_wants_no_pieces_gets_none_and_a_message_of_one_piece_is_the_agents_own_line(project: Path) -> None:
+    async with session(official(), project) as warm:
+        assert await told(warm, "say Hello") == ["Hello"]
+        assert words(warm.heard, durable=False) == []
+        assert not any(b"drawbridge" in line.raw for line in warm.heard.all(AgentLine))
+
+
+@pytest.mark.thorough
+async def test_the_first_lines_tell_what_can_be_chosen_and_the_last_how_the_turn_ended(project: Path) -> None:
+    async with session(official(), project) as warm:
+        await told(warm, "say Hello")
+        first, *_, last = (json.loads(line.raw) for line in warm.heard.all(AgentLine))
+        assert [mode["id"] for mode in first["result"]["modes"]["availableModes"]] == [
+            "ask",
+            "auto-edit",
+            "plan",
+            "yolo",
+        ]
+        assert last["result"]["stopReason"] == "end_turn"
+
+
+ANSWERS = [
+    (Decision(allow=False), "no", POEM),
+    (Decision(allow=False, remember=True), "no", POEM),
+    (Decision(allow=True), "once", "new\n"),
+    (Decision(allow=True, remember=True), "always", "new\n"),
+]
+
+
+async def test_an_answer_chooses_no_more_than_was_said(project: Path) -> None:
+    poem = project / "poem.txt"
+    async with session(official(), project) as warm:
+        for decision, chosen, after in ANSWERS:
+            poem.write_text(POEM)
+            warm.process.prompt(f"edit {poem}|new\n")
+            asked = await warm.asked()
+            assert asked.proposal == Proposal(str(poem), POEM, "new\n")
+            assert json.loads(bytes(asked.input))["title"] == f"Edit {poem}"
+            warm.process.answer(asked.question_id, decision)
+            warm.process.answer(asked.question_id, Decision(allow=True))
+            assert (await warm.ended()).ok
+            assert words(warm.heard)[-1] == f"I was told: {chosen}"
+            assert poem.read_text() == after
+
+
+@pytest.mark.thorough
+async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: Path) -> None:
+    poem = project / "poem.txt"
+    async with session(official(), project) as warm:
+        for old, proposal in (("two", Proposal(str(poem), "one\ntwo\n", "one\nTWO\n")), ("o", None), ("three", None)):
+            warm.process.prompt(f"part {poem}|{old}|{old.upper()}")
+            asked = await warm.asked()
+            assert asked.proposal == proposal
+            warm.process.answer(asked.question_id, Decision(allow=False))
+            assert (await warm.ended()).ok
+
+
+@pytest.mark.thorough
+async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
+    async with session(official(), project) as warm:
+        warm.process.prompt(f"edit {project}/new.txt|text")
+        assert (await warm.asked()).proposal == Proposal(f"{project}/new.txt", "", "text")
+
+
+async def test_an_interrupted_turn_ends_as_that_and_the_next_one_works(project: Path) -> None:
+    async with session(official(), project) as warm:
+        await told(warm, "say Hello")
+        warm.process.prompt("wait")
+        warm.process.interrupt()
+        done = await warm.ended()
+        assert (done.ok, done.interrupted) == (False, True)
+        assert await told(warm, "say again") == ["again"]
+
+
+async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> None:
+    async with session(official(), project) as warm:
+        warm.process.prompt(f"edit {project}/poem.txt|new")
+        asked = await warm.asked()
+        warm.process.interrupt()
+        done = await warm.ended()
+        assert (done.ok, done.interrupted) == (False, True)
+        warm.process.answer(asked.question_id, Decision(allow=True))
+        assert words(warm.heard) == ["I was told: cancelled"]
+        assert not warm.process.busy
+    assert (project / "poem.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.thorough
+async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path) -> None:
+    async with session(official(), project) as warm:
+        warm.process.prompt("say Hello")
+        warm.process.interrupt()
+        assert (await warm.ended()).interrupted
+        assert await told(warm, "remember") == ["remember"], "it was never asked the first"
+
+
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["told-again", "resumed"]
+)
+async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
+    async with session(official(), project) as first:
+        await told(first, "say One")
+        [known] = first.heard.all(SessionKnown)
+    async with session(official(*flags), project, session_id=known.session_id, resume=True) as second:
+        assert await told(second, "remember") == ["say One / remember"]
+        assert second.heard.all(SessionKnown) == [known]
+
+
+async def test_a_conversation_that_is_not_there_is_said_to_be(project: Path) -> None:
+    async with session(official(), project, session_id="gone", resume=True) as warm:
+        warm.process.prompt("say Hello")
+        done = await warm.ended()
+        assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
+        assert "Start a new session" in (done.error or "")
+
+
+async def test_a_missing_login_is_said(project: Path) -> None:
+    async with session(official("--locked"), project) as warm:
+        warm.process.prompt("say Hello")
+        done = await warm.ended()
+        assert (done.ok, done.code) == (False, "AGENT_NOT_LOGGED_IN")
+        assert "Who are you?" in (done.error or "")
+
+
+@pytest.mark.thorough
+async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
+    async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
+        assert await told(warm, "mode_is") == ["auto-edit"]
+        for mode, own in (("default", "ask"), ("plan", "plan"), ("bypassPermissions", "yolo")):
+            await warm.process.set_mode(mode)
+            assert await told(warm, "mode_is") == [own]
+        for mode in ("yolo", "dontAsk", "nonsense"):
+            with pytest.raises(AgentRefused, match=f"no mode {mode}; it has: ask, auto-edit, plan, yolo"):
+                await warm.process.set_mode(mode)
+        assert await told(warm, "mode_is") == ["yolo"]
+
+
+@pytest.mark.thorough
+async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Path) -> None:
+    async with session(official(), project, Options(permission_mode="yolo")) as warm:
+        done = await warm.turn("say Hello")
+        assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
+        assert (done.error or "").startswith("options.permission_mode: The official agent has no mode yolo")
+        await warm.heard.next(Exited)
+
+
+async def test_files_are_not_read_for_it(project: Path) -> None:
+    async with session(official(), project) as warm:
+        assert "not found" in " ".join(await told(warm, "read /etc/passwd")).lower()
+
+
+@pytest.mark.thorough
+async def test_what_a_turn_costs_is_the_difference(project: Path) -> None:
+    async with session(official(), project) as warm:
+        costs = [(await warm.turn(f"spend {total}")).cost_usd for total in (0.25, 0.75)]
+        assert costs == [0.25, 0.5]
+        assert (await warm.turn("say Hello")).cost_usd is None
+
+
+async def test_a_turn_that_fails_says_why(project: Path) -> None:
+    async with session(official(), project) as warm:
+        for prompt, why in (("refuse", "The official agent refused to continue."), ("fail", "It does not work today.")):
+            done = await warm.turn(prompt)
+            assert (done.ok, done.interrupted, done.code, done.error) == (False, False, "EXECUTION_FAILED", why)
+            assert await told(warm, "say again") == ["again"]
+
+
+async def test_text_goes_with_a_prompt_and_a_picture_only_to_who_can_see(project: Path) -> None:
+    async with session(official(), project) as warm:
+        warm.process.prompt("say Hello", (Attachment("text/plain", b"a text", "a.txt"),))
+        assert (await warm.ended()).ok
+        warm.process.prompt("say Hello", (Attachment("image/png", b"\x89PNG", "a.png"),))
+        done = await warm.ended()
+        assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
+        assert "a.png" in (done.error or "")
+
+
+async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: Path) -> None:
+    async with session(official(), project) as warm:
+        warm.process.prompt(f"edit {project}/poem.txt|new")
+        asked = await warm.asked()
+        await warm.process.kill()
+        assert len(warm.heard.all(TurnEnded)) == 1
+        assert warm.heard.all(QuestionGone) in ([], [QuestionGone(asked.question_id, "interrupted")])
+    assert (project / "poem.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--elsewhere",)])
+async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Path, flags: tuple[str, ...]) -> None:
+    poem = project / "poem.txt"
+    async with session(official(*flags), project) as warm:
+        warm.process.prompt(f"report {poem}|all new\n")
+        question = await warm.asked()
+        assert question.tool_name == "edit"
+        assert question.proposal == Proposal(str(poem), POEM, "all new\n")
+        asked = json.loads(bytes(question.input))
+        assert (asked["title"], asked["toolCallId"], asked["content"][0]["type"]) == ("Edit files", "call-2", "diff")
+        warm.process.answer(question.question_id, Decision(allow=True))
+        assert (await warm.ended()).ok
+        assert poem.read_text() == "all new\n"
+
+
+@pytest.mark.thorough
+async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None:
+    agent = official("--lists")
+    assert await agent.remembered(project, 10) == []
+    for words_said in ("say One", "say  Two\nlines"):
+        async with session(agent, project) as warm:
+            assert (await warm.turn(words_said)).ok
+    listed = await agent.remembered(project, 10)
+    assert [one.title for one in listed] == ["say Two lines", "say One"]
+    assert listed[0].last_active > listed[1].last_active
+    assert [one.title for one in await agent.remembered(project, 1)] == ["say Two lines"]
+
+
+@pytest.mark.thorough
+async def test_an_agent_that_lists_none_has_none(project: Path) -> None:
+    assert await official().remembered(project, 10) == []
+
+
+async def test_an_agent_that_does_not_answer_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
+    silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+    assert await silent.remembered(project, 10) == []
+    # tests/conftest.py: nothing runs on

@@ -1,0 +1,312 @@
+"""The real ``claude`` CLI as the server's agent: what stops it, what it refuses, what it begins by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drawbridge.agents.base import (
+    AgentRefused,
+    Decision,
+    Exited,
+    ModeKnown,
+    Options,
+    Question,
+    QuestionGone,
+    TurnEnded,
+)
+from drawbridge.agents.claude.driver import Claude
+from tests import programs
+from tests.agents.rig import Session, eventually, lives, session
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
+
+from .recording import recorded
+
+# Interrupt and kill.
+
+
+@recorded("interrupt", "An interrupt in the middle of an answer, and another prompt.")
+async def test_an_interrupt_keeps_what_was_said_and_the_process(warm: Session, model: MessagesStub) -> None:
+    model.will_say([text("To begin with"), HOLD], text("Yes?"))
+    warm.process.prompt("Tell me everything")
+    await eventually(lambda: warm.heard.words == "To begin with", "the beginning")
+
+    warm.process.interrupt()
+
+    done = await warm.ended()
+    assert (done.ok, done.interrupted) == (False, True)
+    assert (await warm.turn("And now?")).ok
+    assert warm.heard.words == "To begin with\nYes?"
+
+
+@recorded("interrupt-question", "An interrupt while a person is asked.")
+async def test_an_interrupt_takes_a_question_back(warm: Session, model: MessagesStub, project: Path) -> None:
+    model.will_say(tool_use("Bash", command="touch a", description="d"))
+    warm.process.prompt("Touch it")
+    question = await warm.asked()
+
+    warm.process.interrupt()
+
+    assert (await warm.ended()).interrupted
+    assert warm.heard.all(QuestionGone) == [QuestionGone(question.question_id, "interrupted")]
+    warm.process.answer(question.question_id, Decision(allow=True))
+    assert (await warm.turn("Go on")).ok
+    assert not (project / "a").exists()
+
+
+async def test_an_interrupt_right_behind_the_prompt_is_heard(warm: Session, model: MessagesStub) -> None:
+    model.will_say([text("To begin with"), HOLD])
+    warm.process.prompt("Tell me everything")
+    warm.process.interrupt()
+    assert (await warm.ended()).interrupted
+
+
+@pytest.mark.parametrize("how", ["kill", "SIGKILL"])
+async def test_nothing_runs_on_after_the_end(warm: Session, model: MessagesStub, how: str) -> None:
+    """The CLI runs its commands in sessions of their own, and does not end them when it is killed."""
+    model.will_say(tool_use("Bash", command="touch log; tail -f log", description="d"))
+    warm.process.prompt("Watch it")
+    question = await warm.asked()
+    warm.process.answer(question.question_id, Decision(allow=True))
+    command = await command_of(warm.process.pid)
+
+    if how == "kill":
+        await warm.process.kill()
+    else:
+        os.kill(warm.process.pid, signal.SIGKILL)
+        await warm.heard.next(Exited)
+
+    assert not lives(command)
+    assert not lives(warm.process.pid)
+    assert [done.ok for done in warm.heard.all(TurnEnded)] == [False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
+    project: Path, model: MessagesStub
+) -> None:
+    model.will_say(tool_use("Bash", command="touch log; tail -f log", description="d"))
+    server = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).parents[1] / "server_to_kill.py"),
+        "Watch it",
+        str(project),
+        str(programs.claude()),
+        env=claude_rig.environment(model),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    pid = int(await server.stdout.readline())
+    command = await command_of(pid)
+
+    server.kill()
+    await server.communicate()
+
+    await eventually(lambda: not lives(pid) and not lives(command), "the end of both")
+
+
+async def command_of(claude: int) -> int:
+    """The ``tail`` that it runs."""
+    found: list[int] = []
+
+    def running() -> bool:
+        with contextlib.suppress(psutil.Error):
+            children = psutil.Process(claude).children(recursive=True)
+            found[:] = [child.pid for child in children if child.name() == "tail"]
+        return bool(found)
+
+    await eventually(running, "the command")
+    return found[0]
+
+
+@pytest.mark.thorough
+async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
+    await warm.turn("Hello")
+    began = time.monotonic()
+    await warm.process.stop()
+    assert time.monotonic() - began < 2
+    assert warm.heard.events[-1] == Exited(0, "")
+
+
+# Turns of its own.
+
+
+@recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
+async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session, model: MessagesStub) -> None:
+    background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
+    model.will_say(background, text("Started."), [text("It has ended"), HOLD, text("with 3")], text("Second answer."))
+    assert (await warm.turn("Start it")).ok
+    assert warm.process.busy
+    await eventually(lambda: "It has ended" in warm.heard.words, "its own turn")
+
+    warm.process.prompt("Second")
+    model.go_on()
+
+    assert (await warm.ended()).ok
+    assert warm.heard.words.endswith("Second answer.")
+    assert len(warm.heard.all(TurnEnded)) == 2
+    assert not warm.process.busy
+
+
+async def test_a_prompt_that_its_own_turn_takes_in_is_done_with_it(warm: Session, model: MessagesStub) -> None:
+    background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
+    model.will_say(
+        background, text("Started."), tool_use("Bash", command="touch a", description="d"), text("Both done.")
+    )
+    assert (await warm.turn("Start it")).ok
+    question = await warm.asked()
+
+    warm.process.prompt("Second")
+    await eventually(lambda: warm.heard.messages[-1].get("state") == "queued", "the prompt in its queue")
+    warm.process.answer(question.question_id, Decision(allow=True))
+
+    assert (await warm.ended()).ok
+    assert warm.heard.words.endswith("Both done.")
+    assert "Second" in model.requests[-1].told
+
+
+# Modes, limits, failures.
+
+
+@recorded("modes", "Modes and models, taken and refused.")
+async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, project: Path) -> None:
+    poem = project / "poem.txt"
+    await warm.process.set_mode("acceptEdits")
+    await warm.process.set_model("claude-haiku-9")
+    with pytest.raises(AgentRefused, match="must be one of"):
+        await warm.process.set_mode("nonsense")
+    with pytest.raises(AgentRefused, match="was not launched with"):
+        await warm.process.set_mode("bypassPermissions")
+
+    model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
+    assert (await warm.turn("Change it")).ok
+    assert warm.heard.all(Question) == []
+    assert warm.heard.all(ModeKnown)[-1] == ModeKnown("acceptEdits")
+    assert poem.read_text() == "one\n2\nthree\n"
+    assert model.requests[-1].body["model"] == "claude-haiku-9"
+
+
+async def test_options_reach_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+    options = Options(
+        allowed_tools=("Bash(mkdir *)", "Bash(rmdir *)"),
+        disallowed_tools=("WebFetch", "Write"),
+        append_system_prompt="--dangerously-skip-permissions\nBe brief.",
+        permission_mode="plan",
+        model="claude-haiku-9",
+        add_dirs=("/usr/share", "/var/tmp"),
+        effort="low",
+        mcp_config='{"mcpServers": {}}',
+        strict_mcp_config=True,
+        max_turns=5,
+        max_budget_usd=5,
+    )
+    model.will_say(text("Done."))
+    async with session(claude, project, options) as warm:
+        assert (await warm.turn("Do it")).ok
+    init = next(message for message in warm.heard.messages if message.get("subtype") == "init")
+    assert (init["permissionMode"], init["model"]) == ("plan", "claude-haiku-9")
+    assert "--dangerously-skip-permissions\\nBe brief." in json.dumps(model.requests[0].body["system"])
+    assert "Write" not in [tool["name"] for tool in model.requests[0].body["tools"]]
+
+
+@recorded("max-turns", "The limit of turns.")
+@pytest.mark.thorough
+async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+    model.will_say(read(project / "poem.txt"))
+    async with session(claude, project, Options(max_turns=1)) as warm:
+        done = await warm.turn("Read it")
+    assert done.error == (
+        "Claude Code stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue."
+    )
+
+
+@recorded("budget", "The budget.")
+async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+    model.will_say(read(project / "poem.txt"))
+    async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
+        done = await warm.turn("Read it")
+    assert done.error is not None
+    assert done.error.startswith("Claude Code stopped at its budget: Reached maximum budget ($0.0001)")
+
+
+@pytest.mark.thorough
+async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
+    claude: Claude, project: Path, model: MessagesStub
+) -> None:
+    """And not in one process: what this server does is built on both."""
+    async with session(claude, project) as first:
+        one = (await first.turn("Hello")).cost_usd
+    assert one is not None
+    options, id = Options(max_budget_usd=one * 1.5), first.id
+    async with session(claude, project, options, session_id=id, resume=True) as second:
+        assert [(await second.turn("Go on")).ok for _ in range(3)] == [True, False, False]
+    async with session(claude, project, options, session_id=id, resume=True) as third:
+        done = await third.turn("Go on")
+        assert done.ok
+        assert done.cost_usd == pytest.approx(one)
+        model.will_say(*[read(project / "poem.txt")] * 5)
+        over = await third.turn("Read it")
+    assert over.error is not None
+    assert over.error.startswith("Claude Code stopped at its budget")
+    assert over.cost_usd == pytest.approx(one)
+
+
+@recorded("api-error", "An error of the API, and the next prompt in the same process.")
+@pytest.mark.thorough
+async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Session, model: MessagesStub) -> None:
+    model.will_say(failure(429, "rate_limit_error", "slow down"))
+    done = await warm.turn("Hello")
+    assert (done.ok, done.code) == (False, "AGENT_RATE_LIMITED")
+    assert done.error is not None
+    assert "slow down" in done.error
+
+    model.will_say(text("Here I am."))
+    assert (await warm.turn("Hello?")).ok
+
+
+@recorded("not-logged-in", "No login.")
+async def test_a_missing_login_is_named(claude: Claude, project: Path, model: MessagesStub) -> None:
+    environment = claude_rig.environment(model)
+    del environment["ANTHROPIC_API_KEY"]
+    async with session(Claude(str(programs.claude()), environment), project) as warm:
+        done = await warm.turn("Hello")
+    assert done.code == "AGENT_NOT_LOGGED_IN"
+    assert done.error is not None
+    assert done.error.startswith("Claude Code has no valid login on the server's machine: Not logged in")
+    assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (Options(permission_mode="nonsense"), "argument 'nonsense' is invalid"),
+        (Options(mcp_config="/no/such/file"), "MCP config file not found"),
+    ],
+)
+async def test_an_option_that_it_refuses_is_explained(
+    claude: Claude, project: Path, options: Options, words: str
+) -> None:
+    async with session(claude, project, options) as warm:
+        done = await warm.turn("Hello")
+        assert (await warm.heard.next(Exited)).code == 1
+    assert done.error is not None
+    assert words in done.error
+
+
+@pytest.mark.thorough
+async def test_an_id_that_is_taken_is_explained(claude: Claude, project: Path, warm: Session) -> None:
+    await warm.turn("Hello")
+    async with session(claude, project, session_id=warm.id) as second:
+        done = await second.turn("Hello")
+    assert done.error is not None
+    assert "is already in use" in done.error

@@ -1,0 +1,247 @@
+"""The demo agent, as the first person meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.agents.base import AgentLine, Decision, Exited, Options, Question, QuestionGone, TurnEnded
+from drawbridge.agents.demo.driver import Demo
+from tests.agents.rig import Session, lives, session
+from tests.waiting import until
+
+HASTY = "from drawbridge.agents.demo import script as it; it.WORD_SECONDS = 0.001; it.main()"
+"""The same, but it speaks faster than a person reads."""
+
+README = "# My project\n\nIt does things.\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text(README)
+    return tmp_path
+
+
+@pytest.fixture
+async def demo(project: Path) -> AsyncIterator[Session]:
+    async with session(hasty(), project) as started:
+        yield started
+
+
+def hasty() -> Demo:
+    return Demo([sys.executable, "-P", "-c", HASTY])
+
+
+async def asked(demo: Session, words: str) -> Question:
+    demo.process.prompt(words)
+    return await demo.heard.next(Question)
+
+
+async def decide(demo: Session, question: Question, decision: Decision) -> TurnEnded:
+    demo.process.answer(question.question_id, decision)
+    return await demo.heard.next(TurnEnded)
+
+
+async def test_it_proposes_a_change_and_makes_it_when_allowed(demo: Session, project: Path) -> None:
+    question = await asked(demo, "Make it shine")
+    proposal = question.proposal
+    assert proposal is not None
+    assert (proposal.path, proposal.old_text) == (str(project / "README.md"), README)
+    assert proposal.new_text == README + "> You said: Make it shine\n"
+    assert (project / "README.md").read_text() == README
+
+    ended = await decide(demo, question, Decision(allow=True))
+
+    assert (project / "README.md").read_text() == proposal.new_text
+    assert demo.heard.words == (
+        "You said: “Make it shine”. I write that into `README.md`, if you let me.\nDone: `README.md` has the new line."
+    )
+    assert (ended.ok, ended.session_id, ended.cost_usd) == (True, demo.id, 0.0012)
+
+
+async def test_it_writes_what_the_person_made_of_it(demo: Session, project: Path) -> None:
+    question = await asked(demo, "Make it shine")
+    given = json.loads(bytes(question.input)) | {"old_string": README, "new_string": "Mine.\n"}
+
+    await decide(demo, question, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
+
+    assert (project / "README.md").read_text() == "Mine.\n"
+    assert demo.heard.words.endswith("Done: `README.md` has your version of it.")
+
+
+async def test_denied_it_leaves_the_file_as_it_is(demo: Session, project: Path) -> None:
+    question = await asked(demo, "Make it shine")
+    ended = await decide(demo, question, Decision(allow=False, message="It shines already."))
+    assert ended.ok
+    assert (project / "README.md").read_text() == README
+    assert demo.heard.words.endswith("All right, `README.md` stays as it is. You told me: “It shines already.”")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"file_path": "/etc/motd"}, "I only write in the directory that I was started in."),
+        ({"file_path": "../README.md"}, "I only write in the directory that I was started in."),
+        ({"old_string": "not there"}, "the file has changed meanwhile."),
+        ({"file_path": "gone.md"}, "FileNotFoundError"),
+        ({"new_string": "\ud800"}, "UnicodeEncodeError"),
+    ],
+)
+async def test_it_writes_nothing_that_it_should_not(demo: Session, project: Path, changes: Any, words: str) -> None:
+    question = await asked(demo, "Make it shine")
+    given = json.loads(bytes(question.input)) | changes
+    await decide(demo, question, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
+    assert (project / "README.md").read_text() == README
+    assert words in demo.heard.words.splitlines()[-1]
+
+
+async def test_the_file_that_is_named_is_the_one(demo: Session, project: Path) -> None:
+    (project / "hello.py").write_text("print('hello')")
+    question = await asked(demo, "Look at hello.py")
+    assert question.proposal is not None
+    assert question.proposal.new_text == "print('hello')\n# You said: Look at hello.py\n"
+
+
+async def test_where_there_is_no_file_it_makes_one(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_bytes(b"\xff\xfe")
+    (tmp_path / ".hidden.md").write_text("x")
+    (tmp_path / "binary.py").write_bytes(b"a\0b")
+    (tmp_path / "windows.txt").write_bytes(b"a\r\n")
+    async with session(hasty(), tmp_path) as demo:
+        question = await asked(demo, "Write  " + "very " * 30 + "much")
+        assert question.tool_name == "Write"
+        await decide(demo, question, Decision(allow=True))
+    assert (tmp_path / "notes1.md").read_text() == f"# Notes\n\n> You said: {('Write ' + 'very ' * 30)[:59]}…\n"
+
+
+async def test_it_finds_the_place_in_a_file_that_repeats_itself(demo: Session, project: Path) -> None:
+    (project / "README.md").write_text("a\na\na\n")
+    question = await asked(demo, "Go on")
+    await decide(demo, question, Decision(allow=True))
+    assert (project / "README.md").read_text() == "a\na\na\n> You said: Go on\n"
+
+
+async def test_it_asks_a_question_with_choices(demo: Session) -> None:
+    question = await asked(demo, "/ask")
+    assert (question.tool_name, question.proposal) == ("AskUserQuestion", None)
+    given = json.loads(bytes(question.input))
+    assert [option["label"] for option in given["questions"][0]["options"]] == ["Red", "Oak"]
+    given["answers"] = {given["questions"][0]["question"]: "Red"}
+
+    await decide(demo, question, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
+
+    assert demo.heard.words == "Red it is."
+
+
+async def test_it_talks_word_by_word_where_that_is_wanted(project: Path) -> None:
+    async with session(hasty(), project, Options(partial_messages=True)) as demo:
+        await demo.turn("/fail")
+        pieces = [json.loads(line.raw) for line in demo.heard.all(AgentLine) if not line.durable]
+    texts = [event["delta"]["text"] for event in (piece["event"] for piece in pieces) if "delta" in event]
+    assert len(texts) > 5
+    assert "".join(texts) == demo.heard.words
+
+
+async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
+    async with session(hasty(), project, Options(partial_messages=True)) as demo:
+        demo.process.prompt("/slow")
+        while (await demo.heard.next(AgentLine)).durable:
+            pass
+        demo.process.interrupt()
+
+        done = await demo.ended()
+
+        assert (done.ok, done.interrupted) == (False, True)
+        assert demo.heard.words.startswith("On")
+        assert (await demo.turn("/quick")).ok
+
+
+async def test_an_interrupt_takes_its_question_back(demo: Session, project: Path) -> None:
+    question = await asked(demo, "Make it shine")
+    demo.process.interrupt()
+    assert (await demo.heard.next(TurnEnded)).interrupted
+    assert demo.heard.all(QuestionGone) == [QuestionGone(question.question_id, "interrupted")]
+    demo.process.answer(question.question_id, Decision(allow=True))
+    await demo.turn("/quick")
+    assert (project / "README.md").read_text() == README
+
+
+async def test_it_does_not_ask_where_it_need_not(demo: Session, project: Path) -> None:
+    await demo.process.set_mode("acceptEdits")
+    await demo.process.set_model("demo-large")
+    assert (await demo.turn("Go")).ok
+    assert (project / "README.md").read_text() == README + "> You said: Go\n"
+    assert demo.heard.messages[-1]["model_usage_since_last_result"] == {"demo-large": {"costUSD": 0.0012}}
+
+
+async def test_to_remember_spares_the_next_question(demo: Session, project: Path) -> None:
+    question = await asked(demo, "One")
+    await decide(demo, question, Decision(allow=True, remember=True))
+    assert (await demo.turn("Two")).ok
+    assert (project / "README.md").read_text() == README + "> You said: One\n> You said: Two\n"
+
+
+async def test_it_goes_on_where_it_was(project: Path) -> None:
+    async with session(hasty(), project, resume=True) as demo:
+        question = await asked(demo, "More")
+        ended = await decide(demo, question, Decision(allow=True))
+    assert demo.heard.words.startswith("We go on where we were. You said: “More”.")
+    assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
+
+
+async def test_it_helps(demo: Session) -> None:
+    await demo.turn("/help")
+    for command in ("/ask", "/slow 20", "/lines 1000", "/fail", "/crash", "/quick"):
+        assert f"`{command}`" in demo.heard.words
+
+
+async def test_it_fails_when_told_to(demo: Session) -> None:
+    ended = await demo.turn("/fail")
+    assert (ended.ok, ended.error) == (False, "The demo agent failed, as it was told to.")
+    assert (await demo.turn("/quick")).ok
+
+
+async def test_it_crashes_when_told_to(demo: Session) -> None:
+    ended = await demo.turn("/crash")
+    assert ended.error == (
+        "The demo agent ended with exit code 3 before it was done: The demo agent crashed, as it was told to."
+    )
+
+
+async def test_it_says_many_lines_at_once(demo: Session) -> None:
+    assert (await demo.turn("/lines 500")).ok
+    assert demo.heard.words.splitlines()[-1] == "Line 500"
+    assert len(demo.heard.all(AgentLine)) == 502
+
+
+@pytest.mark.parametrize("words", ["/slow 600", "Make it shine"])
+async def test_it_ends_in_the_middle_without_a_mess(demo: Session, words: str) -> None:
+    demo.process.prompt(words)
+    await demo.heard.next(Question if words[0] != "/" else AgentLine)
+    await demo.process.kill()
+    assert demo.heard.events[-1] == Exited(0, "")
+    assert not lives(demo.process.pid)
+
+
+async def test_it_dies_of_a_signal_like_any_other(demo: Session) -> None:
+    await demo.turn("/quick")
+    demo.process.prompt("/slow 600")
+    await demo.heard.next(AgentLine)
+    os.kill(demo.process.pid, signal.SIGTERM)
+    await until(lambda: demo.heard.all(Exited), "its end")
+    assert demo.heard.events[-1] == Exited(-signal.SIGTERM, "")
+
+
+async def test_a_module_in_the_project_is_not_taken_for_ours(project: Path) -> None:
+    (project / "drawbridge.py").write_text("raise SystemExit('hijacked')")
+    (project / "json.py").write_text("raise SystemExit('hijacked')")
+    async with session(Demo(), project) as demo:
+        assert (await demo.turn("/quick")).ok

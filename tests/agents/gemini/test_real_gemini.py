@@ -1,0 +1,165 @@
+"""The real Gemini CLI by the Agent Client Protocol, with a stand-in for its model.
+
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/acp pytest tests/agents/gemini/test_real_gemini.py`` records the tests anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.base import AgentUnusable, Decision, Launch, Options, Proposal, SessionKnown
+from drawbridge.agents.gemini.driver import Gemini
+from tests.agents.acp.peers import words
+from tests.agents.conftest import POEM
+from tests.agents.rig import eventually, session
+from tests.rigs import gemini_rig
+from tests.rigs.gemini_stub import GeminiStub, function_call, replace, text, write_file
+
+from . import rig as gemini
+from .recording import RECORD_INTO, Recorder
+
+
+@pytest.fixture(autouse=True)
+def recorded(request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    recorder = Recorder(project, monkeypatch) if RECORD_INTO else None
+    yield
+    if recorder is not None and recorder.lines:
+        name = request.node.name.removeprefix("test_").replace("_", "-")
+        recorder.write(name, (request.function.__doc__ or name.replace("-", " ")).strip(), "0.61.0")
+
+
+async def test_a_prompt(project: Path, model: GeminiStub) -> None:
+    """A prompt is answered, by the model that was asked for, with a look at a directory beside."""
+    beside = project.parent / "beside"
+    beside.mkdir()
+    model.will_say(text("Hello there."))
+    options = Options(model="gemini-2.5-pro", add_dirs=(str(beside),))
+    async with session(gemini.agent(model), project, options) as warm:
+        done = await warm.turn("Say hello")
+
+        [known] = warm.heard.all(SessionKnown)
+        assert (done.ok, done.error, done.session_id) == (True, None, known.session_id)
+        assert words(warm.heard) == ["Hello there."]
+        told = model.requests[0].told
+        assert "Say hello" in told
+        assert str(beside) in told
+        kept = gemini.agent(model).sessions
+        assert [(one.session_id, one.title) for one in kept.listed(project, 10)] == [(known.session_id, "Say hello")]
+        assert kept.known(project, known.session_id)
+        assert not kept.known(project.parent, known.session_id)
+
+
+async def test_questions(project: Path, model: GeminiStub) -> None:
+    """A change that is denied, one that is allowed, and a command that is to be remembered."""
+    poem = project / "poem.txt"
+    shell = function_call("run_shell_command", command="touch made", description="Makes it")
+    model.will_say(replace(poem, "two", "zwei"), text("Pity."), replace(poem, "two", "zwei"), text("Done."))
+    model.will_say(shell, text("Made."), function_call("run_shell_command", command="touch made2"), text("Again."))
+    async with session(gemini.agent(model), project) as warm:
+        for allow, after in ((False, POEM), (True, "one\nzwei\n")):
+            warm.process.prompt("Translate it")
+            asked = await warm.asked()
+            assert (asked.tool_name, asked.changeable) == ("edit", False)
+            assert asked.proposal == Proposal(str(poem), POEM, "one\nzwei\n")
+            assert poem.read_text() == POEM
+            warm.process.answer(asked.question_id, Decision(allow=allow))
+            assert (await warm.ended()).ok
+            assert poem.read_text() == after
+        assert "canceled by the user" in str(model.requests[1].tool_results)
+
+        warm.process.prompt("Make it")
+        asked = await warm.asked()
+        assert (asked.tool_name, asked.proposal) == ("execute", None)
+        assert json.loads(bytes(asked.input))["title"] == "touch made"
+        warm.process.answer(asked.question_id, Decision(allow=True, remember=True))
+        assert (await warm.ended()).ok
+        assert (await warm.turn("Once more")).ok, "it does not ask again"
+        assert words(warm.heard) == ["Pity.", "Done.", "Made.", "Again."]
+        assert (project / "made2").exists()
+
+
+@pytest.mark.thorough
+async def test_interrupts(project: Path, model: GeminiStub) -> None:
+    """A turn is interrupted while the model is silent, and another while a person is asked."""
+    new = project / "new.txt"
+    model.will_say(gemini.HOLD, write_file(new, "new\n"), text("Here I am."))
+    async with session(gemini.agent(model), project) as warm:
+        warm.process.prompt("Wait")
+        await eventually(lambda: model.requests, "the request to the model")
+        warm.process.interrupt()
+        assert (await warm.ended()).interrupted
+
+        warm.process.prompt("Write it")
+        await warm.asked()
+        warm.process.interrupt()
+        assert (await warm.ended()).interrupted
+        assert (await warm.turn("Hello?")).ok
+        assert words(warm.heard) == ["Here I am."]
+    assert not new.exists()
+
+
+@pytest.mark.thorough  # its recording is played in every run
+async def test_modes(project: Path, model: GeminiStub) -> None:
+    """A mode from the start on, another between two prompts, and one that it does not know."""
+    new = project / "new.txt"
+    model.will_say(write_file(new, "new\n"), text("Done."), write_file(new, "newer\n"), text("Pity."))
+    async with session(gemini.agent(model), project, Options(permission_mode="acceptEdits")) as warm:
+        assert (await warm.turn("Write it")).ok
+        assert new.read_text() == "new\n"
+        await warm.process.set_mode("default")
+        warm.process.prompt("Write it")
+        warm.process.answer((await warm.asked()).question_id, Decision(allow=False))
+        assert (await warm.ended()).ok
+        assert new.read_text() == "new\n"
+        assert "[MODE_UPDATE] default" in words(warm.heard), "its way of saying so"
+
+
+@pytest.mark.thorough  # its recording is played in every run
+async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
+    """No login."""
+    environment = gemini_rig.environment(model)
+    del environment["GEMINI_API_KEY"]
+    agent = Gemini(gemini.agent(model)._command[0], environment)
+    async with session(agent, project) as warm:
+        done = await warm.turn("Hello")
+        assert (done.ok, done.code) == (False, "AGENT_NOT_LOGGED_IN")
+        assert "Gemini API key is missing" in (done.error or "")
+
+
+@pytest.mark.thorough  # its recording is played in every run
+async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
+    """A conversation that it has forgotten."""
+    gone = "00000000-0000-4000-8000-000000000000"
+    async with session(gemini.agent(model), project, session_id=gone, resume=True) as warm:
+        done = await warm.turn("Hello")
+        assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
+
+
+@pytest.mark.thorough  # its recording is played in every run
+async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
+    """In a new process, in the minute in which it began; what it tells again is not heard twice."""
+    model.will_say(text("I am Ada."), text("Ada, as I said."))
+    async with session(gemini.agent(model), project) as first:
+        assert (await first.turn("Who are you?")).ok
+        [known] = first.heard.all(SessionKnown)
+    async with session(gemini.agent(model), project, session_id=known.session_id, resume=True) as second:
+        assert (await second.turn("Who?")).ok
+        assert words(second.heard) == ["Ada, as I said."]
+    assert "I am Ada." in json.dumps(model.requests[-1].body["contents"])
+
+
+async def test_a_path_with_a_comma_is_none_for_it(project: Path, model: GeminiStub) -> None:
+    launch = Launch(str(project), "", options=Options(add_dirs=("/a,b",)))
+    with pytest.raises(AgentUnusable, match="no path with a comma"):
+        await gemini.agent(model).start(launch, lambda event: None)
+
+
+def test_conversations_of_a_home_that_is_not_there_are_none(project: Path, model: GeminiStub) -> None:
+    shutil.rmtree(Path(os.environ["HOME"]) / ".gemini")
+    assert gemini.agent(model).sessions.listed(project, 10) == []

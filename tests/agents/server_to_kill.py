@@ -1,0 +1,41 @@
+"""A server that starts an agent, allows whatever it asks, says the agent's process id and what it told last, and waits to
+be killed.
+
+``server_to_kill.py PROMPT DIRECTORY [CLAUDE]``: the misbehaving agent, or the real one at that path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import uuid
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Launch, Question
+from drawbridge.agents.claude.driver import Claude
+from tests.agents.rig import bad_agent
+
+
+async def main(prompt: str, directory: str, claude: str | None = None) -> None:
+    heard: asyncio.Queue[Event] = asyncio.Queue()
+    agent: Agent = Claude(claude) if claude else bad_agent()
+    process = await agent.start(Launch(directory, str(uuid.uuid4())), heard.put_nowait)
+    process.prompt(prompt)
+    words: str | None = None
+    while words is None:
+        event = await heard.get()
+        if isinstance(event, Question) and claude:
+            process.answer(event.question_id, Decision(allow=True))
+            words = ""
+        elif isinstance(event, AgentLine) and not claude:
+            told = json.loads(event.raw)
+            words = told["message"]["content"][0]["text"] if told["type"] == "assistant" else None
+    sys.stdout.write(f"{process.pid}\n{words}\n")
+    sys.stdout.flush()
+    await asyncio.sleep(600)
+
+
+asyncio.run(main(*sys.argv[1:]))

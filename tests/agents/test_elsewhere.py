@@ -1,0 +1,77 @@
+"""What macOS and odd file systems lack, taken away here: the server does what it can without it, and says the rest."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents import supervisor
+from drawbridge.agents.base import Confinement, Exited
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.errors import NotWritable
+from drawbridge.server.serve import _own_data
+from tests.agents.rig import bad_agent, eventually, lives, session
+
+ON_A_MAC = "import runpy, sys; sys.platform = 'darwin'; runpy.run_path({!r}, run_name='__main__')"
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervisors know nothing of Linux: no subreaper, no parent-death signal, no /proc."""
+    usual = SupervisorPipe.command
+
+    def command(self: SupervisorPipe, confinement: Confinement, agent: Sequence[str]) -> list[str]:
+        python, *flags, _, descriptor, open_files, nice, confined = usual(self, confinement, [])
+        return [
+            python,
+            *flags,
+            "-c",
+            ON_A_MAC.format(supervisor.__file__),
+            descriptor,
+            open_files,
+            nice,
+            confined,
+            *agent,
+        ]
+
+    monkeypatch.setattr(SupervisorPipe, "command", command)
+
+
+@pytest.mark.usefixtures("mac")
+async def test_without_a_subreaper_what_an_agent_has_started_is_known_by_its_mark(tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path) as agent:
+        await agent.turn("child")
+        child = int(agent.heard.words)
+        assert lives(child)
+        assert os.getsid(child) != os.getsid(agent.process.pid)
+        await agent.process.kill()
+        assert not lives(child)
+        assert not lives(agent.process.pid)
+
+
+@pytest.mark.usefixtures("mac")
+async def test_there_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path) as agent:
+        agent.process.prompt("half")
+        await eventually(lambda: agent.heard.messages, "its first words")
+        agent.process._pipe._ours.close()  # as the kernel does with all that a killed process had open
+        assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
+        assert not lives(agent.process.pid)
+
+
+def test_where_there_are_no_locks_no_server_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with (
+        pytest.raises(NotWritable, match=r"no locks available.*another directory with --data-dir"),
+        _own_data(tmp_path),
+    ):
+        pytest.fail("it went on without")

@@ -1,0 +1,211 @@
+"""Agents that take one prompt a process: the real Codex with a stand-in for its model, and commands of a person's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited, Launch, Options, SessionKnown
+from drawbridge.agents.codex import driver as codex
+from drawbridge.agents.command.driver import Command
+from tests import programs
+from tests.agents.rig import Heard, eventually, session
+from tests.rigs.responses_stub import ResponsesStub, apply_patch, shell, text
+from tests.server.processes import serving
+
+PATCH = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** End Patch\n"
+ANYTHING = Options(dangerously_skip_permissions=True)
+
+
+def lines(heard: Heard) -> list[dict[str, object]]:
+    return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
+
+
+# Codex.
+
+
+@pytest.fixture
+def model(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResponsesStub]:
+    with ResponsesStub() as stub:
+        folder = Path(os.environ["HOME"]) / ".codex"
+        folder.mkdir()
+        provider = (
+            f'[model_providers.stub]\nname = "stub"\nbase_url = "{stub.url}"\nwire_api = "responses"\nenv_key = "KEY"\n'
+        )
+        settings = 'model_provider = "stub"\nmodel = "gpt-5.5"\n\n[analytics]\nenabled = false\n\n'
+        (folder / "config.toml").write_text(settings + provider)
+        monkeypatch.setenv("KEY", "for-nobody")
+        yield stub
+
+
+def real_codex() -> codex.Codex:
+    return codex.Codex(str(programs.codex()), os.environ)
+
+
+def scripted(model: ResponsesStub, *turns: dict[str, object]) -> None:
+    model._turns += turns
+
+
+async def test_codex_answers_and_remembers(project: Path, model: ResponsesStub) -> None:
+    scripted(model, text("I am Ada."), text("Ada, as I said."))
+    async with session(real_codex(), project) as first:
+        done = await first.turn("Who are you?")
+        await first.heard.next(Exited)
+    [known] = first.heard.all(SessionKnown)
+    assert (done.ok, done.session_id) == (True, known.session_id)
+    assert [line["type"] for line in lines(first.heard)] == [
+        *("thread.started", "turn.started", "item.completed", "turn.completed")
+    ]
+    async with session(real_codex(), project, session_id=known.session_id, resume=True) as second:
+        assert (await second.turn("Who?")).ok
+    assert "I am Ada." in json.dumps(model.requests[-1]["input"])
+    assert second.heard.all(SessionKnown) == [known]
+
+
+async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) -> None:
+    scripted(model, apply_patch(PATCH), text("Done."))
+    async with session(real_codex(), project, ANYTHING) as warm:
+        assert (await warm.turn("Write it")).ok
+    assert (project / "new.txt").read_text() == "new\n"
+
+
+async def test_codex_writes_nothing_where_it_would_have_to_ask(project: Path, model: ResponsesStub) -> None:
+    scripted(model, apply_patch(PATCH), text("I could not."))
+    async with session(real_codex(), project) as warm:
+        assert (await warm.turn("Write it")).ok
+    assert not (project / "new.txt").exists()
+
+
+async def test_codex_can_be_interrupted(project: Path, model: ResponsesStub) -> None:
+    scripted(model, shell("touch begun; sleep 60"))
+    async with session(real_codex(), project, ANYTHING) as warm:
+        warm.process.prompt("Sleep")
+        await eventually((project / "begun").exists, "the command's start")
+        warm.process.interrupt()
+        done = await warm.ended()
+        assert (done.ok, done.interrupted) == (False, True)
+
+
+async def test_codex_says_that_it_knows_no_such_conversation(project: Path, model: ResponsesStub) -> None:
+    gone = "00000000-0000-4000-8000-000000000000"
+    async with session(real_codex(), project, session_id=gone, resume=True) as warm:
+        done = await warm.turn("Who?")
+        assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND"), done.error
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        (Options(), '--config=sandbox_mode="read-only"'),
+        (Options(permission_mode="plan"), '--config=sandbox_mode="read-only"'),
+        (Options(permission_mode="acceptEdits"), '--config=sandbox_mode="workspace-write"'),
+        (ANYTHING, "--dangerously-bypass-approvals-and-sandbox"),
+        (Options(model="gpt-5"), "--model=gpt-5"),
+        (Options(add_dirs=("/a b",)), '--config=sandbox_workspace_write.writable_roots=["/a b"]'),
+    ],
+)
+def test_what_codex_is_started_with(options: Options, flag: str) -> None:
+    words = list(codex.arguments(Launch("/p", "", options=options)))
+    assert flag in words
+    assert (words[0], words[-1]) == ("exec", "-")
+
+
+@pytest.mark.parametrize(
+    ("launch", "named"),
+    [
+        (Launch("/p", "", options=Options(max_turns=1)), "options.max_turns"),
+        (Launch("/p", "", options=Options(permission_mode="full")), "options.permission_mode"),
+        (Launch("/p", "", options=Options(model="--full")), "options.model"),
+        (Launch("/p", "--last", resume=True), "no conversation"),
+    ],
+)
+def test_codex_is_not_started_with_what_it_can_not_be_told(launch: Launch, named: str) -> None:
+    with pytest.raises(AgentUnusable, match=named):
+        list(codex.arguments(launch))
+
+
+# A command.
+
+
+def command(script: str) -> Command:
+    return Command("mine", [sys.executable, "-c", script])
+
+
+ECHO = "import sys; print('You said', sys.stdin.read()); print('Done.')"
+
+
+async def test_what_a_command_prints_is_said(project: Path) -> None:
+    async with session(command(ECHO), project, Options(partial_messages=True)) as warm:
+        done = await warm.turn("Hello, größer")
+        await warm.heard.next(Exited)
+    assert (done.ok, done.session_id) == (True, None)
+    assert lines(warm.heard) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
+    pieces = [json.loads(line.raw)["text"] for line in warm.heard.all(AgentLine) if not line.durable]
+    assert pieces == ["You said Hello, größer\n", "Done.\n"]
+
+
+async def test_json_lines_of_a_command_pass_untouched_and_may_name_its_conversation(project: Path) -> None:
+    script = """
+import os, sys
+sys.stdin.read()
+print('{"type": "note",  "session_id": "s1", "before": "%s"}' % os.environ.get("DRAWBRIDGE_SESSION_ID", ""))
+"""
+    async with session(command(script), project) as first:
+        assert (await first.turn("Go")).session_id == "s1"
+    assert first.heard.all(AgentLine)[0].raw == b'{"type": "note",  "session_id": "s1", "before": ""}'
+    async with session(command(script), project, session_id="s1", resume=True) as second:
+        assert (await second.turn("Go")).ok
+    assert lines(second.heard)[0]["before"] == "s1"
+
+
+async def test_a_command_that_fails_says_its_last_words(project: Path) -> None:
+    async with session(command("import sys; sys.exit('It is Sunday')"), project) as warm:
+        done = await warm.turn("Go")
+        assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
+        assert done.error == "mine ended with exit code 1: It is Sunday"
+
+
+async def test_a_command_is_interrupted_or_killed(project: Path) -> None:
+    for way in ("interrupt", "kill"):
+        async with session(command("import time; print('On it', flush=True); time.sleep(60)"), project) as warm:
+            warm.process.times = type(warm.process.times)(interrupt=1.0)
+            warm.process.prompt("Go")
+            if way == "kill":
+                await warm.process.kill()
+            else:
+                warm.process.interrupt()
+            assert (await warm.ended()).interrupted
+
+
+async def test_a_command_takes_text_and_no_options(project: Path) -> None:
+    async with session(command(ECHO), project) as warm:
+        warm.process.prompt("Look", (Attachment("text/plain", b"a text", "a.txt"),))
+        assert (await warm.ended()).ok
+        assert "a.txt:\n\na text\n\nLook" in str(lines(warm.heard)[0]["text"])
+    async with session(command(ECHO), project) as warm:
+        warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png"),))
+        done = await warm.ended()
+        assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
+    with pytest.raises(AgentUnusable, match=r"options\.permission_mode"):
+        await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
+
+
+async def test_prompts_of_a_command_that_wait_each_get_a_process(project: Path, tmp_path: Path) -> None:
+    script = tmp_path / "echo.py"
+    script.write_text(ECHO)
+    options = ("--no-tls", "--allow", project.parent, "--command-agent", f"mine={sys.executable} {script}")
+    async with serving(tmp_path / "data", *options) as server, server.client() as client:
+        made = await client.ask("project_create", {"path": str(project), "agent": "mine", "join": True})
+        for number in range(3):
+            await client.ask("execute", {"prompt": f"number {number}"}, made["project_id"])
+        for _ in range(3):
+            await client.hear("update", "run_finished", outcome="completed")
+        said = [one["data"]["messages"][0] for one in client.heard if one["type"] == "agent_message"]
+        assert [one["text"] for one in said if one.get("type") == "text"] == [
+            f"You said number {number}\nDone.\n" for number in range(3)
+        ]

@@ -1,0 +1,168 @@
+"""No agent outlives its server, and nothing outlives its agent: real processes that do what they can to stay."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drawbridge.agents import supervisor
+from drawbridge.agents.base import AgentLine, Exited
+from tests.agents.rig import bad_agent, eventually, lives, session
+from tests.server.bad_claude import kept
+from tests.waiting import PATIENCE, until
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only there a process finds children that have left it")
+
+SERVER = Path(__file__).with_name("server_to_kill.py")
+
+
+class Killable:
+    """A server that is to be killed, its agent, and the process that the agent speaks of, where it does."""
+
+    def __init__(self, process: asyncio.subprocess.Process, agent: int, words: str) -> None:
+        self.process = process
+        self.agent = agent
+        self.child = int(words) if words.isdigit() else 0
+
+    @property
+    def supervisor(self) -> int:
+        return psutil.Process(self.agent).ppid()
+
+    async def die(self) -> None:
+        self.process.kill()
+        await self.process.communicate()
+
+
+@contextlib.asynccontextmanager
+async def server(prompt: str, directory: Path) -> AsyncIterator[Killable]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SERVER), prompt, str(directory), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    ours: list[int] = []
+    try:
+        async with asyncio.timeout(4 * PATIENCE):
+            started = Killable(
+                process, int(await process.stdout.readline()), (await process.stdout.readline()).decode().strip()
+            )
+        ours = [started.agent, started.child]
+        yield started
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+        for pid in filter(None, ours):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("prompt", ["half", "say hello", "stubborn"])
+async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, prompt: str) -> None:
+    async with server(prompt, tmp_path) as killed:
+        assert lives(killed.agent)
+        await killed.die()
+        await eventually(lambda: not lives(killed.agent), "the end of the agent")
+
+
+@pytest.mark.parametrize(
+    "prompt", ["child", pytest.param("escape", marks=linux), pytest.param("escape-and-die", marks=linux)]
+)
+async def test_a_server_that_is_killed_takes_with_it_what_its_agent_has_started(tmp_path: Path, prompt: str) -> None:
+    async with server(prompt, tmp_path) as killed:
+        assert lives(killed.child) or prompt == "escape-and-die"
+        await killed.die()
+        await eventually(lambda: not lives(killed.child) and not lives(killed.agent), "the end of both")
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["at work", "stopped"])
+async def test_an_agent_that_goes_when_it_is_asked_is_not_waited_for(tmp_path: Path, stopped: bool) -> None:
+    async with server("half", tmp_path) as killed:
+        its_supervisor = killed.supervisor
+        if stopped:
+            os.kill(killed.agent, signal.SIGSTOP)
+        await killed.die()
+        began = asyncio.get_running_loop().time()
+        await until(lambda: not lives(its_supervisor), "the end of the supervisor")
+        assert asyncio.get_running_loop().time() - began < supervisor.LEAVE_SECONDS / 2
+
+
+@linux
+@pytest.mark.parametrize("words", ["escape", "child"])
+async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp_path: Path, words: str) -> None:
+    """What has its environment left is found by it; what has taken even that off is the owner's to find."""
+    async with session(bad_agent(), tmp_path) as agent:
+        await agent.turn(words)
+        child, its_supervisor = int(agent.heard.words), psutil.Process(agent.process.pid).ppid()
+        try:
+            os.kill(its_supervisor, signal.SIGKILL)
+            exited = await agent.heard.next(Exited)
+            assert exited.code == -signal.SIGKILL
+            await until(lambda: not lives(agent.process.pid), "the end of the agent")
+            assert lives(child) == (words == "escape")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+
+@linux
+async def test_a_supervisor_that_was_stopped_by_its_agent_is_gone_round(tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path) as agent:
+        agent.process.times = type(agent.process.times)(0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
+        agent.process.prompt("stubborn")
+        await agent.heard.next(AgentLine)
+        os.kill(psutil.Process(agent.process.pid).ppid(), signal.SIGSTOP)
+        await agent.process.kill()
+        assert not lives(agent.process.pid)
+
+
+@linux
+async def test_the_dead_that_the_agent_leaves_are_buried(tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path) as agent:
+        await agent.turn("escape")
+        child = int(agent.heard.words)
+        os.kill(child, signal.SIGKILL)
+        await until(lambda: not psutil.pid_exists(child), "the burial")
+
+
+@linux
+@pytest.mark.parametrize("ignored", [signal.SIGPIPE, signal.SIGQUIT, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_agent_begins_with_the_signals_of_a_new_shell(ignored: signal.Signals) -> None:
+    """A broken pipe ends its commands, and Ctrl-\\ too: Python, and a shell's background, have them ignored."""
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
+    finally:
+        signal.signal(ignored, before)
+    own = 0b11 << 31  # 32 and 33 are the C library's: it lets nobody change them
+    assert (code, [int(line.split()[1], 16) & ~own for line in said.splitlines()]) == (0, [0, 0])
+
+
+def test_an_agent_has_no_file_of_its_supervisors() -> None:
+    code, said = kept("ls /dev/fd")
+    assert (code, set(said.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory itself
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])
+def test_a_supervisor_ends_as_its_agent_did(script: str, code: int) -> None:
+    assert kept(script) == (code, "")
+
+
+def test_a_supervisor_is_deaf_to_what_is_meant_for_its_agent() -> None:
+    assert kept("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.1; echo on") == (0, "on\n")
+
+
+@linux
+async def test_a_supervisor_is_small(tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path) as agent:
+        await agent.turn("say hello")
+        used = psutil.Process(agent.process.pid).parent()
+        assert used is not None
+        assert used.memory_full_info().uss < 8_000_000

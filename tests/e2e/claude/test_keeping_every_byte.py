@@ -1,0 +1,79 @@
+"""What is accepted is what stands on disk, to the byte, and unsaved work is never lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs.claude_rig import EDIT_DIALOG, NO
+from tests.rigs.messages_stub import edit, read, text
+
+from .desk import Desk
+
+POEM = "one\ntwo\nthree\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf"),
+        pytest.param(
+            b"\xef\xbb\xbfone\r\ntwo\r\nthree", b"\xef\xbb\xbfone\r\nTWO\r\nthree", id="crlf-bom-no-final-newline"
+        ),
+        pytest.param(b"one\ntwo\nthree", b"one\nTWO\nthree", id="no-final-newline"),
+        pytest.param("ä\ttwo\n😀 e\u0301\n".encode(), "ä\tTWO\n😀 e\u0301\n".encode(), id="not-ascii"),
+    ],
+)
+def test_line_ends_mark_and_final_newline_stay(desk: Desk, before: bytes, after: bytes) -> None:
+    poem = desk.file("poem.txt", before)
+    neovim = desk.neovim(poem)
+    claude = desk.claude()
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    claude.prompt("Shout the second line.")
+    neovim.wait_for_proposal()
+    neovim.command("w")
+
+    claude.pane.wait_for("It is done")
+    assert poem.read_bytes() == after
+    assert "user modified" not in desk.model.requests[-1].told
+    neovim.wait_until_closed()
+    assert not neovim.modified(poem)
+
+
+@pytest.mark.parametrize("eol", [pytest.param("\n", marks=pytest.mark.thorough), "\r\n"], ids=["lf", "crlf"])
+def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk, eol: str) -> None:
+    poem = desk.file("poem.txt", POEM.replace("\n", eol))
+    neovim = desk.neovim(poem)
+    neovim.command("1s/one/eins/")
+    claude = desk.claude()
+    desk.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
+    claude.prompt("Shout the third line.")
+    neovim.wait_for_proposal()
+    neovim.pane.wait_for("eins", "THREE")
+    assert poem.read_bytes() == POEM.replace("\n", eol).encode()
+
+    neovim.command("w")
+
+    claude.pane.wait_for("It is done")
+    assert poem.read_bytes() == f"eins{eol}two{eol}THREE{eol}".encode()
+    neovim.wait_for_buffer(poem, ["eins", "two", "THREE"])
+
+
+@pytest.mark.thorough
+def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    neovim.command("2s/two/zwei/")
+    before = neovim.layout
+    claude = desk.claude()
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+
+    claude.prompt("Shout the second line.")
+
+    claude.pane.wait_for(EDIT_DIALOG)
+    neovim.pane.wait_for("No diff: Claude Code wants to change lines of poem.txt")
+    assert neovim.layout == before
+    assert neovim.buffer(poem) == ["one", "zwei", "three"]
+    claude.answer_dialog(EDIT_DIALOG, NO)
+    claude.pane.wait_for("Rejected update to poem.txt")
+    assert poem.read_text() == POEM

@@ -1,0 +1,71 @@
+"""Claude and Gemini at one bridge, each with its proposal, each with its own answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs import messages_stub
+from tests.rigs.gemini_rig import EDIT_DIALOG
+from tests.rigs.gemini_stub import replace, text, write_file
+
+from .desk import Desk
+
+POEM = "one\ntwo\nthree\n"
+
+
+@pytest.mark.thorough
+def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    song = desk.file("song.txt", POEM)
+    neovim = desk.neovim(poem, song)
+    claude = desk.claude()
+    gemini = desk.gemini()
+    desk.claude_model.will_say(
+        messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("The poem is done.")
+    )
+    desk.model.will_say(replace(song, "three", "THREE"), text("The song is done."))
+
+    claude.prompt("Shout the second line.")
+    neovim.wait_for_proposal(1)
+    gemini.prompt("Shout the third line.")
+    neovim.pane.wait_for("Gemini CLI proposes a change to song.txt")
+    neovim.command("DrawbridgeReview")
+    neovim.wait_for_proposal(2)
+    assert (poem.read_text(), song.read_text()) == (POEM, POEM)
+    neovim.pane.wait_for("THREE")
+    neovim.command("w")
+
+    gemini.pane.wait_for("The song is done")
+    assert (poem.read_text(), song.read_text()) == (POEM, "one\ntwo\nTHREE\n")
+    neovim.pane.wait_for("TWO")
+    neovim.command("w")
+    claude.pane.wait_for("The poem is done")
+    assert (poem.read_text(), song.read_text()) == ("one\nTWO\nthree\n", "one\ntwo\nTHREE\n")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tool", ["replace", "write_file"])
+def test_the_second_for_the_same_file_waits_and_holds_both_changes(desk: Desk, tool: str) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    claude = desk.claude()
+    gemini = desk.gemini()
+    desk.claude_model.will_say(
+        messages_stub.read(poem), messages_stub.edit(poem, "one", "ONE"), messages_stub.text("The first is done.")
+    )
+    change = replace(poem, "three", "THREE") if tool == "replace" else write_file(poem, "one\ntwo\nTHREE\n")
+    desk.model.will_say(change, text("The third is done."))
+
+    claude.prompt("Shout the first line.")
+    neovim.wait_for_proposal(1)
+    gemini.prompt("Shout the third line.")
+    gemini.pane.wait_for(EDIT_DIALOG)
+    neovim.command("w")
+    claude.pane.wait_for("The first is done")
+    assert poem.read_text() == "ONE\ntwo\nthree\n"
+
+    neovim.wait_for_proposal(2)
+    neovim.pane.wait_for("ONE", "THREE")
+    neovim.command("w")
+    gemini.pane.wait_for("The third is done")
+    assert poem.read_text() == "ONE\ntwo\nTHREE\n"

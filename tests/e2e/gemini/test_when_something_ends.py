@@ -1,0 +1,139 @@
+"""The stream, the bridge or the CLI ends: the other side lives on, nothing hangs, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.claude_rig import wait_for_lock
+from tests.rigs.gemini_rig import EDIT_DIALOG, Gemini, discovered, discovery_folder, wait_for_discovery
+from tests.rigs.gemini_stub import replace, text
+from tests.rigs.neovim_rig import Neovim
+from tests.rigs.tmux import wait_until
+
+from .desk import Desk
+
+POEM = "one\ntwo\nthree\n"
+
+
+def propose(desk: Desk, gemini: Gemini, neovim: Neovim, poem: Path) -> None:
+    """A proposal is shown in Neovim, and in the CLI its dialog."""
+    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    gemini.prompt("Shout the second line.")
+    neovim.wait_for_proposal()
+    gemini.pane.wait_for(EDIT_DIALOG)
+
+
+@pytest.mark.thorough
+def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    middleman = desk.middleman("gap", "A replace, accepted with :w while the event stream was down.")
+    gemini = desk.gemini_through(middleman)
+    propose(desk, gemini, neovim, poem)
+
+    with middleman.gap():
+        neovim.command("w")
+        neovim.wait_until_closed()
+        assert poem.read_text() == POEM
+
+    gemini.pane.wait_for("It is done")
+    assert middleman.streams == 2
+    assert poem.read_text() == "one\nTWO\nthree\n"
+
+
+@pytest.mark.thorough
+def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    gemini = desk.gemini()
+    first = json.loads(wait_for_lock().read_text())
+    before = discovered()
+
+    os.kill(first["drawbridgePid"], signal.SIGKILL)
+
+    def renewed() -> bool | None:
+        return True if json.loads(wait_for_lock().read_text())["drawbridgePid"] != first["drawbridgePid"] else None
+
+    wait_until(renewed)
+    after = discovered()
+    assert (after["port"], after["authToken"]) == (before["port"], before["authToken"])
+    # Its event stream comes back by itself, but the CLI has given the editor up.
+    neovim.wait_for_agents(1)
+    gemini.prompt("/ide status")
+    gemini.pane.wait_for("IDE connection error")
+    gemini.prompt("/ide enable")
+    gemini.pane.wait_for("Connected to Neovim")
+    propose(desk, gemini, neovim, poem)
+    neovim.command("w")
+    gemini.pane.wait_for("It is done")
+    assert poem.read_text() == "one\nTWO\nthree\n"
+
+
+@pytest.mark.thorough
+def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    gemini = desk.gemini()
+    gemini.prompt("/ide status")
+    gemini.pane.wait_for("Connected to Neovim")  # it asks for the tools after it has opened its stream
+    before = discovered()
+
+    neovim.command("DrawbridgeRestart")
+
+    neovim.wait_for_agents(0)
+    neovim.wait_for_agents(1)
+    assert (discovered()["port"], discovered()["authToken"]) == (before["port"], before["authToken"])
+    propose(desk, gemini, neovim, poem)
+    neovim.command("w")
+    gemini.pane.wait_for("It is done")
+    assert poem.read_text() == "one\nTWO\nthree\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("words", ["DrawbridgeStop", "qa!"])
+def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    gemini = desk.gemini()
+    propose(desk, gemini, neovim, poem)
+
+    neovim.command(words)
+
+    gemini.pane.wait_for("Request cancelled")
+    assert poem.read_text() == POEM
+    wait_until(lambda: None if list(discovery_folder().glob("*.json")) else True)
+    gemini.prompt("Go on then.")
+    gemini.pane.wait_for("It is done")
+
+
+@pytest.mark.thorough
+def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    before = neovim.layout
+    gemini = desk.gemini()
+    propose(desk, gemini, neovim, poem)
+
+    os.kill(gemini.pane.pid, signal.SIGKILL)
+
+    # It might come back: so long its proposal stays.
+    neovim.wait_until_closed()
+    assert neovim.layout == before
+    assert poem.read_text() == POEM
+    neovim.wait_for_agents(0)
+
+
+def test_the_discovery_file_is_private_and_goes_with_neovim(desk: Desk) -> None:
+    neovim = desk.neovim()
+    file = wait_for_discovery()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    neovim.command("qa!")
+
+    assert neovim.pane.wait_for_exit() == 0
+    wait_until(lambda: None if list(discovery_folder().iterdir()) else True)

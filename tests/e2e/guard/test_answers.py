@@ -1,0 +1,110 @@
+"""What else than a denial an edit of unsaved work may be answered with, by the setting ``answer``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs.claude_rig import EDIT_DIALOG, YES
+from tests.rigs.messages_stub import edit, read, text
+
+from .desk import GuardedDesk, is_told_in_one_line
+from .test_claude_edits import MINE, NEW_POEM, POEM, SUCCESS, type_a_line
+
+SAVED = "were saved just before this call"
+
+
+def test_ask_has_claude_ask_in_its_own_dialog(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up("claude", "--answer", "ask")
+    type_a_line(neovim)
+    claude = desk.lonely_claude("--permission-mode", "acceptEdits")
+
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("So be it."))
+    claude.prompt("Shout.")
+
+    # Its dialog for edits does not show the reason (2.1.329): the editor tells it.
+    is_told_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
+    assert poem.read_text() == POEM
+    claude.answer_dialog(EDIT_DIALOG, YES)
+    claude.pane.wait_for("So be it")
+    assert poem.read_text() == NEW_POEM
+    assert neovim.buffer(poem) == MINE
+    assert neovim.modified(poem)
+
+
+@pytest.mark.thorough
+def test_wait_holds_the_edit_until_the_person_saves(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up("claude", "--answer", "wait", "--wait", "30")
+    type_a_line(neovim)
+
+    claude = desk.start_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    is_told_in_one_line(neovim, r"Claude Code waits 30 s for you to save poem\.txt")
+    assert poem.read_text() == POEM
+    neovim.command("w")
+
+    assert claude.wait_for_exit() == 0
+    neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
+    assert SAVED in desk.model.requests[-1].told
+
+
+@pytest.mark.thorough
+def test_wait_denies_what_was_not_saved_in_time(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up("claude", "--answer", "wait", "--wait", "1")
+    type_a_line(neovim)
+
+    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+
+    assert "It was not saved within 1 s." in told
+    assert poem.read_text() == POEM
+
+
+@pytest.mark.thorough
+def test_save_saves_first(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up("claude", "--answer", "save")
+    type_a_line(neovim)
+
+    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+
+    neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
+    assert SAVED in told
+
+
+def test_merge_puts_the_change_into_the_unsaved_text(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up("claude", "--answer", "merge")
+    type_a_line(neovim)
+
+    told = desk.ask_claude(read(poem), edit(poem, "one", "ONE"), text("It is done."))
+
+    assert poem.read_text() == "ONE\ntwo\nthree\n"
+    assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
+    assert neovim.modified(poem)
+    assert "This change was merged into them there" in told
+    is_told_in_one_line(neovim, r"Claude Code's change of poem\.txt was merged into yours: u undoes it")
+    neovim.command("w")
+    neovim.wait_for_buffer(poem, ["ONE", "two", "three", "mine"])
+    assert "W12" not in neovim.pane.screen
+
+
+@pytest.mark.thorough
+def test_merge_leaves_alone_what_both_changed(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up("claude", "--answer", "merge")
+    type_a_line(neovim)
+
+    told = desk.ask_claude(read(poem), edit(poem, "three\n", "three\ntheirs\n"), text("It is done."))
+
+    assert SUCCESS in told
+    assert neovim.buffer(poem) == MINE
+    assert "A merge was not possible: both changed line 4" in told
+    assert "\n three\n-theirs\n+mine" in told
+    is_told_in_one_line(neovim, r"Claude Code.s change of poem\.txt can.t be merged; your text was not touched")

@@ -1,0 +1,89 @@
+"""Claude Code runs a command that changes, or may change, what a person has open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+from tests.rigs.claude_rig import TOOL_DIALOG, YES
+from tests.rigs.messages_stub import Block, text, tool_use
+
+from .desk import GuardedDesk, is_told_in_one_line
+from .test_claude_edits import MINE, POEM, type_a_line
+
+NO = "2"
+"""In this dialog there is no "yes, always"."""
+
+ALLOWED = ("--allowedTools", "Bash")
+
+
+def bash(command: str) -> Block:
+    return tool_use("Bash", command=command, description="Runs")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
+def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
+    desk: GuardedDesk, answer: str, expected: str
+) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up()
+    type_a_line(neovim)
+    desk.file(".claude-settings.json", '{"permissions": {"allow": ["Bash"]}}')
+    claude = desk.lonely_claude("--settings", ".claude-settings.json")
+
+    desk.model.will_say(bash("echo appended >> poem.txt"), text("So be it."))
+    claude.prompt("Append a line.")
+
+    claude.pane.wait_for(TOOL_DIALOG, r"poem\.txt has unsaved changes in Neovim", "This command names it")
+    is_told_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
+    claude.answer_dialog(TOOL_DIALOG, answer)
+    claude.pane.wait_for("So be it|Interrupted|did you want")
+    assert poem.read_text() == POEM + expected
+    assert neovim.buffer(poem) == MINE
+
+
+def test_without_anybody_to_ask_it_is_not_run(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up()
+    type_a_line(neovim)
+
+    told = desk.ask_claude(bash("cd / && sed -i s/two/TWO/ ~1/poem.txt"), text("Then not."), flags=ALLOWED)
+
+    assert poem.read_text() == POEM
+    assert "This command names it; nothing was run." in told
+
+
+@pytest.mark.thorough
+def test_a_command_that_names_none_is_run_unasked(desk: GuardedDesk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.nvim(poem)
+    desk.set_up()
+    type_a_line(neovim)
+
+    desk.ask_claude(bash("echo x > other.txt"), text("It is done."), flags=ALLOWED)
+
+    assert (desk.project / "other.txt").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("program", programs.each_nvim())
+def test_what_a_command_changed_is_shown_or_told(desk: GuardedDesk, program: Path) -> None:
+    """By its words nobody could know which files it changes; it fails at the end, which changes nothing."""
+    poem, clean = desk.file("poem.txt", POEM), desk.file("clean.txt", "two\n")
+    neovim = desk.nvim(poem, program=program)
+    desk.set_up()
+    type_a_line(neovim)
+    neovim.command("set hidden noautoread | edit clean.txt")
+    neovim.wait_for("return vim.fn.expand('%:t') == 'clean.txt'", what="did not go there")
+
+    told = desk.ask_claude(bash("sed -i s/two/TWO/ *.txt; false"), text("It is done."), flags=ALLOWED)
+
+    neovim.wait_for_buffer(clean, ["TWO"])
+    assert neovim.buffer(poem) == MINE
+    assert neovim.modified(poem)
+    assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told
+    is_told_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")

@@ -1,0 +1,24 @@
+"""Each test with each Neovim there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.guard.lua.rig import Desk, desk
+from tests.programs import each_nvim
+
+
+@pytest.fixture(params=each_nvim())
+def program(request: pytest.FixtureRequest) -> Path:
+    assert isinstance(request.param, Path)
+    return request.param
+
+
+@pytest.fixture
+async def at(program: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A Neovim without configuration and a person at it."""
+    async with desk(program, tmp_path) as made:
+        yield made

@@ -1,0 +1,195 @@
+"""`diagnostics`: what an edit of an agent has newly broken, as the language servers of the person's own Neovim see it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guard.lua.rig import Desk, reloaded, sooner_or_later
+
+SERVER = Path(__file__).with_name("language_server.py")
+
+ATTACH = """
+  local command = ...
+  local config = { name = 'words', cmd = command, root_dir = vim.fn.getcwd() }
+  if vim.lsp.start then
+    vim.lsp.start(config)
+  else
+    vim.lsp.buf_attach_client(0, vim.lsp.start_client(config))
+  end
+"""
+
+
+async def reports(at: Desk, *problems: tuple[int, int, str], name: str = "linter") -> None:
+    """A linter of the person's reports: row from 0, severity from 1, message."""
+    found = [{"lnum": row, "col": 0, "severity": severity, "message": text} for row, severity, text in problems]
+    await at.person.lua(
+        "local name, found = ... vim.diagnostic.set(vim.api.nvim_create_namespace(name), 0, found)", name, found
+    )
+
+
+async def remembers(at: Desk, path: Path) -> None:
+    """What the guard asks before an edit."""
+    await at.asks("snapshot", paths=[str(path)], remember=True)
+
+
+async def new(at: Desk, path: Path) -> list[tuple[int, str, str]]:
+    answer = await at.asks("diagnostics", file_path=path)
+    return [(found["line"], found["severity"], found["message"]) for found in answer["new"]]
+
+
+async def test_what_was_there_before_is_not_new(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await reports(at, (0, 1, "old error"))
+    await remembers(at, path)
+    await reports(at, (0, 1, "old error"), (2, 1, "new error"), (1, 2, "new warning"))
+
+    assert await new(at, path) == [(3, "error", "new error"), (2, "warning", "new warning")]
+
+
+async def test_hints_and_information_are_not_told(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await remembers(at, path)
+    await reports(at, (0, 3, "information"), (1, 4, "hint"))
+
+    assert await new(at, path) == []
+
+
+async def test_what_only_moved_is_not_new(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await reports(at, (0, 1, "undefined x"), (1, 1, "undefined y"))
+    await remembers(at, path)
+    await reports(at, (1, 1, "undefined x"), (2, 1, "undefined y"))
+
+    assert await new(at, path) == []
+
+
+async def test_the_same_words_at_one_more_place_are_new(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await reports(at, (1, 1, "undefined x"))
+    await remembers(at, path)
+    await reports(at, (0, 1, "undefined x"), (1, 1, "undefined x"))
+
+    assert await new(at, path) == [(1, "error", "undefined x")]
+
+
+async def test_at_most_twenty_are_told_and_errors_first(at: Desk) -> None:
+    path = await at.opened("a.py", "x\n" * 60)
+    await remembers(at, path)
+    await reports(at, *((row, 2, f"warning {row}") for row in range(30)), (50, 1, "error"))
+
+    found = await new(at, path)
+
+    assert len(found) == 20
+    assert found[0] == (51, "error", "error")
+    assert found[-1] == (19, "warning", "warning 18")
+
+
+async def test_source_and_code_are_told_where_there_are_any(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await remembers(at, path)
+    await at.person.lua(
+        "vim.diagnostic.set(vim.api.nvim_create_namespace('x'), 0, { { lnum = 0, col = 0, severity = 1, message = 'm', "
+        "source = 'ruff', code = 401, user_data = { lsp = { code = 401 } } } })"
+    )
+
+    assert (await at.asks("diagnostics", file_path=path))["new"] == [
+        {"line": 1, "severity": "error", "message": "m", "source": "ruff", "code": "401"}
+    ]
+
+
+async def test_without_remember_nothing_is_new(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.asks("snapshot", paths=[str(path)])
+    await reports(at, (0, 1, "error"))
+
+    assert await at.asks("diagnostics", file_path=path) == {"new": [], "pending": False}
+    assert await at.asks("diagnostics", file_path=at.file("closed.py")) == {"new": [], "pending": False}
+
+
+async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await remembers(at, path)
+    path.write_text("new\n")
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.asks("diagnostics", file_path=path) == {"new": [], "pending": False}
+    assert await at.person.lua(
+        "return { package.loaded['vim.lsp'] ~= nil, package.loaded['vim.diagnostic'] ~= nil }"
+    ) == [
+        False,
+        False,
+    ]
+
+
+# With a language server.
+
+
+@pytest.fixture
+async def served(at: Desk) -> Any:
+    """A file that a language server serves."""
+    path = await at.opened("a.py", "fine\nbad\n")
+    await at.person.lua(ATTACH, [sys.executable, str(SERVER), str(at.folder / "release")])
+    await at.person.until("return #vim.diagnostic.get(0) == 1")
+    return path
+
+
+async def answer_at_last(at: Desk, path: Path) -> Any:
+    """As the guard asks: again, as long as something is pending."""
+    return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
+
+
+async def test_the_language_server_gets_what_was_written_and_its_answer_is_waited_for(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    served.write_text("new\nfine\nbad\nodd hint\nbad\n")
+    await at.asks("refresh_buffer", file_path=served)
+
+    answer = await answer_at_last(at, served)
+
+    assert answer["new"] == [
+        {"line": 5, "severity": "error", "message": "bad here", "source": "words", "code": "BAD"},
+        {"line": 4, "severity": "warning", "message": "odd here", "source": "words", "code": "ODD"},
+    ]
+
+
+async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    served.write_text("slow\nbad\nodd\n")
+    await at.asks("refresh_buffer", file_path=served)
+
+    assert await at.asks("diagnostics", file_path=served) == {"new": [], "pending": True}
+    (at.folder / "release").touch()
+
+    answer = await answer_at_last(at, served)
+    assert [found["line"] for found in answer["new"]] == [3]
+
+
+async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    await reports(at, (0, 1, "of an earlier text"))
+    served.write_text("slow\nbad\n")
+    await at.asks("refresh_buffer", file_path=served)
+
+    assert (await at.asks("diagnostics", file_path=served))["pending"] is True
+
+
+async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    await reports(at, (0, 1, "of an earlier text"))
+    await remembers(at, served)
+    served.write_text("slow\nbad\n")
+    await at.ex("set autoread | checktime")
+    assert reloaded(await at.asks("refresh_buffer", file_path=served)) == []
+
+    assert (await at.asks("diagnostics", file_path=served))["pending"] is True
+
+
+async def test_an_edit_that_breaks_nothing(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    served.write_text("fine\nfine\nbad\n")
+    await at.asks("refresh_buffer", file_path=served)
+
+    assert await answer_at_last(at, served) == {"new": [], "pending": False}

@@ -1,0 +1,118 @@
+"""`send_message`: a notice of one line that never waits for a key, whatever is in it and whatever the person does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.guard.lua.rig import QUICK, Desk
+from tests.nvim.rig import on_screen
+
+SENT = {"success": True}
+
+
+async def heard(at: Desk, text: str) -> None:
+    await at.person.until("return vim.fn.execute('messages'):find(..., 1, true) ~= nil", text)
+
+
+async def test_a_notice_is_shown_as_a_warning(at: Desk) -> None:
+    await at.person.lua("_G.notices = {} vim.notify = function(text, level) table.insert(notices, { text, level }) end")
+
+    assert await at.asks("send_message", message="Claude Code wants to change a.py") == SENT
+
+    await at.person.until("return #notices > 0")
+    assert await at.person.lua("return { notices, vim.log.levels.WARN }") == [
+        [["Claude Code wants to change a.py", 3]],
+        3,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a \"quoted\" \\n back\\slash and 'this' %s ]] --[[", "a \"quoted\" \\n back\\slash and 'this' %s ]] --[["),
+        ("first\nsecond\r\n  third\n", "first second third"),
+        ("a | echo 'no' | \x1b<CR>", "a | echo 'no' | ^[<CR>"),
+        ("日本語 é \U0001f600", "日本語 é \U0001f600"),
+    ],
+)
+async def test_a_message_with_anything_in_it(at: Desk, text: str, shown: str) -> None:
+    assert await at.asks("send_message", message=text) == SENT
+
+    await heard(at, shown)
+    assert await at.mode() == "n"
+
+
+async def test_only_where_the_file_is_open(at: Desk) -> None:
+    path = await at.opened("a.py")
+
+    assert await at.asks("send_message", message="about b", file_path=at.file("b.py")) == SENT
+    assert await at.asks("send_message", message="about a", file_path=path) == SENT
+
+    await heard(at, "about a")
+    assert "about b" not in await at.person.messages()
+
+
+async def test_a_notify_of_the_persons_that_fails_does_no_harm(at: Desk) -> None:
+    await at.person.lua("vim.notify = function() error('no') end")
+
+    assert await at.asks("send_message", message="hello") == SENT
+
+    assert (await at.asks("snapshot", paths=[]))["files"] == []
+
+
+# On a real screen, where Neovim would ask for ENTER.
+
+
+@pytest.mark.parametrize(
+    "options", ["", "set cmdheight=2", "silent! set cmdheight=0", "set laststatus=0 noruler noshowcmd"]
+)
+async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path, tmp_path: Path, options: str) -> None:
+    (tmp_path / "a.py").write_text("one\n")
+    async with on_screen(program, *QUICK, "-c", options or "echo", "a.py", cwd=tmp_path, columns=60, rows=12) as (
+        person,
+        pane,
+    ):
+        at = Desk(person, tmp_path, program)
+        for length in (10, 40, 47, 48, 49, 50, 58, 59, 60, 61, 300, 3_000):
+            assert await at.asks("send_message", message=f"{length} " + "x" * (length - 3)) == SENT
+            assert await at.asks("send_message", message="日" * length) == SENT
+        await heard(at, "3000 xx")
+        await at.asks("send_message", message="the last one")
+        await heard(at, "the last one")
+
+        assert await at.mode() == "n"
+        await at.keys("ityped<Esc>")
+        await at.person.until("return vim.fn.getline(1) == 'typedone'")
+        assert "Press ENTER" not in pane.screen
+
+
+async def test_what_the_person_is_typing_goes_on(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("one\n")
+    async with on_screen(program, *QUICK, "a.py", cwd=tmp_path, columns=60, rows=12) as (person, _):
+        at = Desk(person, tmp_path, program)
+        await at.keys("i")
+        await at.comes_into("i")
+        await at.asks("send_message", message="in insert mode " * 20)
+        await heard(at, "in insert mode")
+        await at.keys("typed <Esc>")
+        await at.person.until("return vim.fn.getline(1) == 'typed one'")
+        await at.keys(":let g:answer = ")
+        await at.comes_into("c")
+        await at.asks("send_message", message="in a command line " * 20)
+        await heard(at, "in a command line")
+        assert await at.mode() == "c"
+        await at.keys("42<CR>")
+
+        await at.person.until("return vim.g.answer == 42")
+        assert await at.mode() == "n"
+
+
+async def test_a_message_before_the_first_screen_waits_for_it(at: Desk) -> None:
+    await at.person.lua("_G.notices = {} vim.notify = function(text) table.insert(notices, text) end")
+    assert await at.person.lua("return vim.v.vim_did_enter") == 1
+
+    assert await at.asks("send_message", message="hello") == SENT
+
+    await at.person.until("return notices[1] == 'hello'")

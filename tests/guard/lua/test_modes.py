@@ -1,0 +1,79 @@
+"""The permission mode that Claude Code's hook reports is shown in the Neovim that it is connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.editors.port import BridgeState
+from tests.guard import processes
+from tests.guard.lua.rig import QUICK
+from tests.guard.payloads import edit, recorded
+from tests.nvim.rig import Desk, desk
+
+CONNECTED = ("Claude Code",)
+
+
+@pytest.fixture
+async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    """A Neovim with a bridge, to which the process above the hook's is connected."""
+    async with desk(program, tmp_path, *QUICK) as made:
+        monkeypatch.setenv("NVIM", made.person.address)
+        await made.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid(),)))
+        yield made
+
+
+async def hooked(at: Desk, payload: dict[str, Any], mode: str | None) -> None:
+    """The hook as a process, called by the agent in ``mode``."""
+    given = {name: value for name, value in payload.items() if name != "permission_mode"}
+    words = processes.command("--deadline=5000")
+    # As an agent starts it: with a shell between.
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "-", *words]
+    ended = await asyncio.to_thread(processes.run, shell, given | ({"permission_mode": mode} if mode else {}))
+    assert isinstance(ended.answer, dict)
+
+
+async def shown(at: Desk) -> tuple[str, Any]:
+    """The status line, and what ``:DrawbridgeStatus`` says after "asks"."""
+    line, asks = await at.person.lua(
+        "local status = require('drawbridge.status'); return { status.line(), status.asking() or '' }"
+    )
+    return line, asks
+
+
+async def test_a_mode_that_does_not_ask_is_shown(at: Desk) -> None:
+    await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
+    line, asks = await shown(at)
+    assert line == "◆ Claude (not asking)"
+    assert asks.startswith('no: Claude Code is in mode "auto"')
+    await hooked(at, edit(str(at.folder / "a.py")), "default")
+    assert await shown(at) == ("◆ Claude", 'yes: its mode is "default"')
+
+
+async def test_a_write_in_a_mode_that_asks(at: Desk) -> None:
+    """A rule of the person's settings may allow it."""
+    await hooked(at, recorded("claude", "UserPromptSubmit"), "default")
+    state = BridgeState(4711, "token", CONNECTED, (os.getpid(),), unasked=CONNECTED)
+    await at.editor.announce(state)
+    assert (await shown(at))[1].startswith("perhaps not: Claude Code wrote a file without asking")
+
+
+async def test_the_mode_of_another_agent_is_not_shown(at: Desk) -> None:
+    """It calls its hook, but is not the one that is connected; and one that has gone is forgotten."""
+    await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
+    await at.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid() + 1_000_000,)))
+    await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
+    line, asks = await shown(at)
+    assert line == "◆ Claude"
+    assert not asks.startswith("no")
+
+
+async def test_without_a_report_nothing_changes(at: Desk) -> None:
+    before = await shown(at)
+    await hooked(at, recorded("claude", "UserPromptSubmit"), None)
+    assert await shown(at) == before

@@ -1,0 +1,547 @@
+"""`refresh_buffer`: what an agent has written is shown, and the person's view, marks and unsaved work stay as they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.guard.lua.rig import Desk, desk, kept, reloaded
+
+LINES = "".join(f"line {number}\n" for number in range(1, 201))
+
+
+async def test_a_file_that_an_agent_wrote_is_shown(at: Desk) -> None:
+    path = await at.opened("a.py", "one\ntwo\nthree\n")
+    path.write_text("zero\none\nTWO\nthree\n")
+
+    answer = await at.asks("refresh_buffer", file_path=path)
+
+    assert answer == {"success": True, "reloaded": [{"name": str(path), "backup": None}], "kept": []}
+    assert await at.text() == ["zero", "one", "TWO", "three"]
+    assert not await at.modified()
+    assert await at.person.messages() == ""
+
+
+async def test_a_file_that_did_not_change_is_not_reloaded(at: Desk) -> None:
+    path = await at.opened("a.py")
+    ticks = "return vim.api.nvim_buf_get_changedtick(0)"
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == []
+    before = await at.person.lua(ticks)
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == []
+
+    assert await at.person.lua(ticks) == before
+
+
+async def test_a_file_that_nobody_has_open_is_no_problem(at: Desk) -> None:
+    assert reloaded(await at.asks("refresh_buffer", file_path=at.file("a.py"))) == []
+
+
+@pytest.mark.parametrize("how", ["hidden", "in another tab page", "in the other half of a split", "unlisted"])
+async def test_it_is_reloaded_wherever_it_is(at: Desk, how: str) -> None:
+    path = await at.opened("a.py", "old\n")
+    await at.ex("set hidden")
+    await at.ex({
+        "hidden": "edit b.py", "in another tab page": "tabedit b.py",
+        "in the other half of a split": "split b.py", "unlisted": "setlocal nobuflisted",
+    }[how])  # fmt: skip
+    window = "return { vim.api.nvim_get_current_win(), vim.api.nvim_get_current_buf(), vim.fn.winlayout() }"
+    before = await at.person.lua(window)
+    path.write_text("new\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.text(path) == ["new"]
+    assert await at.person.lua(window) == before
+
+
+@pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
+async def test_autoread_or_not(at: Desk, autoread: str) -> None:
+    await at.ex(f"set {autoread}")
+    path = await at.opened("a.py", "old\n")
+    path.write_text("new\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.text() == ["new"]
+    await at.ex("checktime")
+    assert await at.text() == ["new"]
+    assert (await at.mode(), await at.person.messages()) == ("n", "")
+    assert await at.person.lua("return vim.o.autoread") is (autoread == "autoread")
+
+
+# Every file.
+
+
+async def test_without_a_path_every_open_file_that_changed_is_read_anew(at: Desk) -> None:
+    await at.ex("set hidden")
+    first, second, unchanged = await at.opened("1.py"), await at.opened("2.py"), await at.opened("3.py")
+    gone = await at.opened("gone.py")
+    await at.asks("snapshot", paths=[])
+    first.write_text("new\n")
+    second.write_text("new\n")
+    gone.unlink()
+
+    assert reloaded(await at.asks("refresh_buffer")) == [str(first), str(second)]
+
+    assert [await at.text(path) for path in (first, second)] == [["new"], ["new"]]
+    assert await at.text(unchanged) == await at.text(gone) == ["one", "two", "three"]
+    assert not await at.modified(gone)
+
+
+async def test_what_changed_before_the_first_question_is_found_too(at: Desk) -> None:
+    path = await at.opened("a.py", "old\n")
+    path.write_text("new\n")
+    await at.asks("snapshot", paths=[])
+
+    assert reloaded(await at.asks("refresh_buffer")) == [str(path)]
+
+
+async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_named(at: Desk) -> None:
+    path = await at.opened("a.py", "old\n")
+    await at.keys("onew<Esc>")
+    await at.asks("snapshot", paths=[])
+    assert kept(await at.asks("refresh_buffer")) == []
+    path.write_text("first\n")
+
+    assert kept(await at.asks("refresh_buffer")) == [str(path)]
+    assert kept(await at.asks("refresh_buffer")) == []
+    path.write_text("second one\n")
+    assert kept(await at.asks("refresh_buffer")) == [str(path)]
+    assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+
+# Unsaved work.
+
+
+@pytest.mark.parametrize("where", ["in front", "hidden", "in another tab page"])
+async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: Desk, where: str) -> None:
+    await at.ex("set hidden")
+    path = await at.opened("a.py", "one\ntwo\n")
+    await at.keys("omine<Esc>")
+    if where != "in front":
+        await at.ex("edit b.py" if where == "hidden" else "tabedit b.py")
+    await at.asks("snapshot", paths=[str(path)])
+    before = await at.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), 'changedtick')", str(path))
+    path.write_text("agent's\n")
+
+    for params in ({}, {"file_path": path}):
+        answer = await at.asks("refresh_buffer", **params)
+        assert answer == {"success": True, "reloaded": [], "kept": [{"name": str(path), "lines": 3}]}
+
+    assert await at.mode() == "n"
+    assert await at.text(path) == ["one", "mine", "two"]
+    assert await at.modified(path)
+    assert await at.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), 'changedtick')", str(path)) == before
+    assert await at.person.messages() == ""
+    assert path.read_text() == "agent's\n"
+
+
+async def test_unsaved_work_on_an_unchanged_file_is_not_reported(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.keys("x")
+
+    assert kept(await at.asks("refresh_buffer", file_path=path)) == []
+
+
+async def test_saving_by_hand_is_no_change_by_others(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.asks("snapshot", paths=[])
+    await at.keys("x")
+    await at.ex("silent write")
+    await at.keys("x")
+
+    assert kept(await at.asks("refresh_buffer", file_path=path)) == []
+
+
+async def test_a_file_that_changed_after_unsaved_work_began_is_reported_even_at_the_first_question(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.keys("x")
+    later = path.stat().st_mtime + 5
+    os.utime(path, (later, later))
+
+    assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+
+# The view.
+
+VIEW = "local v = vim.fn.winsaveview() return { v.topline, v.lnum, v.col, v.leftcol }"
+
+
+async def test_the_view_is_kept_in_every_window(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.keys("150G3l")
+    await at.ex("call winrestview({'topline': 140})")
+    await at.ex("split | normal! 30G")
+    await at.ex("tab split | normal! 99G$")
+    windows = await at.person.lua("return vim.fn.win_findbuf(vim.api.nvim_get_current_buf())")
+    look = f"return vim.tbl_map(function(w) return vim.api.nvim_win_call(w, function() {VIEW} end) end, ...)"
+    before = await at.person.lua(look, windows)
+    path.write_text(LINES.replace("line 120\n", "changed\n"))
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert len(windows) == 3
+    assert await at.person.lua(look, windows) == before
+
+
+async def test_what_the_person_looks_at_stays_in_place_when_lines_come_and_go_above(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.keys("150G3l")
+    await at.ex("call winrestview({'topline': 140})")
+    await at.ex("split | call winrestview({'topline': 100, 'lnum': 101, 'col': 1})")
+    top = await at.person.lua("return vim.fn.getwininfo(vim.fn.win_getid(vim.fn.winnr('#')))[1].topline")
+    path.write_text("new 1\nnew 2\nnew 3\n" + LINES.replace("line 120\n", ""))
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.person.lua(VIEW) == [103, 104, 1, 0]
+    await at.ex("wincmd p")
+    assert await at.person.lua(VIEW) == [top + 2, 152, 3, 0]
+    assert await at.person.lua("return vim.fn.getline('.')") == "line 150"
+
+
+async def test_marks_folds_and_jumps_move_with_the_text(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.ex("set foldmethod=manual")
+    for command in ("50,60fold", "100,110fold", "50foldopen", "70mark a", "80mark B"):
+        await at.ex(command)
+    await at.keys("65G90G")
+    await at.person.lua(
+        "local b = vim.api.nvim_get_current_buf() local ns = vim.api.nvim_create_namespace('other') "
+        "vim.api.nvim_buf_set_extmark(b, ns, 74, 2, { id = 1 }) vim.api.nvim_buf_set_extmark(b, ns, 54, 0, { id = 2 })"
+    )
+    path.write_text("new\n" + LINES.replace("line 60\n", "LINE 60\n").replace("line 70\n", "line 70, longer\n"))
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    look = (
+        "local ns = vim.api.nvim_create_namespace('other') local function mark(id) return "
+        "vim.api.nvim_buf_get_extmark_by_id(0, ns, id, {}) end return { folds = { vim.fn.foldclosed(52), vim.fn.foldlevel(51), "
+        "vim.fn.foldlevel(61), vim.fn.foldlevel(62), vim.fn.foldclosed(101), vim.fn.foldclosedend(101), "
+        "vim.fn.foldlevel(112) }, "
+        'marks = { vim.fn.line("\'a"), vim.fn.getpos("\'B")[2], mark(1), mark(2) }, text = vim.fn.getline("\'a") }'
+    )
+    found = await at.person.lua(look)
+    assert found["folds"] == [-1, 1, 1, 0, 101, 111, 0]
+    assert found["marks"] == [71, 81, [75, 2], [55, 0]]
+    assert found["text"] == "line 70, longer"
+    jumps = await at.person.lua("return vim.tbl_map(function(j) return j.lnum end, vim.fn.getjumplist()[1])")
+    assert 66 in jumps
+
+
+@pytest.mark.parametrize("fold", ["indent", "expr", "marker"])
+async def test_folds_that_neovim_computes_stay_closed(at: Desk, fold: str) -> None:
+    body = "def {}() # {{{{{{\n    1\n    2\n# }}}}}}\n"
+    text = "".join(body.format(name) for name in "abc")
+    path = await at.opened("a.py", text)
+    await at.ex(f"set foldmethod={fold} foldexpr=getline(v:lnum)=~'^\\ '")
+    await at.ex("normal! zMggzR6Gzc")
+    closed = await at.person.lua("return vim.fn.foldclosed(6)")
+    path.write_text("new\n" + text)
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert closed > 0
+    assert await at.person.lua("return { vim.fn.foldclosed(7), vim.fn.foldclosed(3) }") == [closed + 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("new", "cursor"),
+    [
+        ("ONE TWO", [1, 4]),
+        ("one, two", [1, 5]),
+        ("new\none two", [2, 4]),
+        ("two", [1, 0]),
+        ("one t", [1, 4]),
+        ("xyz", [1, 2]),
+    ],
+)
+async def test_the_cursor_stays_at_its_word(at: Desk, new: str, cursor: list[int]) -> None:
+    path = await at.opened("a.py", "one two\nthree\n")
+    await at.keys("w")
+    path.write_text(new + "\nthree\n")
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.person.call("nvim_win_get_cursor", 0) == cursor
+
+
+async def test_the_cursor_is_on_the_nearest_line_where_its_own_is_gone(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.keys("G")
+    path.write_text("only\n")
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.person.lua(VIEW) == [1, 1, 0, 0]
+
+
+async def test_visual_mode_survives_a_reload(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.ex("split")
+    await at.keys("10GVjj")
+    path.write_text(LINES.replace("line 1\n", "LINE 1\n"))
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.mode() == "V"
+    await at.keys("y")
+    assert await at.person.lua("return vim.fn.getreg('\"')") == "line 10\nline 11\nline 12\n"
+
+
+async def test_visual_mode_over_lines_that_vanish_does_no_harm(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.keys("GVgg")
+    path.write_text("only\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    await at.keys("<Esc>gg")
+    assert await at.text() == ["only"]
+    assert await at.mode() == "n"
+
+
+# Undo.
+
+
+async def test_one_undo_brings_the_former_text_back_as_unsaved(at: Desk) -> None:
+    path = await at.opened("a.py", "one\ntwo\nthree\n")
+    path.write_text("zero\nONE\nthree\nfour\n")
+    await at.asks("refresh_buffer", file_path=path)
+
+    await at.keys("u")
+
+    assert await at.text() == ["one", "two", "three"]
+    assert await at.modified(), "it is not what is on disk"
+    await at.keys("<C-r>")
+    assert await at.text() == ["zero", "ONE", "three", "four"]
+    assert not await at.modified()
+
+
+async def test_undo_goes_on_behind_a_reload(at: Desk) -> None:
+    path = await at.opened("a.py", "one\ntwo\n")
+    await at.keys("omine<Esc>")
+    await at.ex("silent write")
+    path.write_text("one\nmine\ntwo\nagent's\n")
+    await at.asks("refresh_buffer", file_path=path)
+
+    await at.keys("uu")
+
+    assert await at.text() == ["one", "two"]
+    assert await at.modified()
+
+
+async def test_a_large_file_is_undone_too(at: Desk) -> None:
+    old = "".join(f"{number}\n" for number in range(30_000))
+    new = "".join(f"{number * 7}\n" for number in range(30_000))
+    path = await at.opened("a.txt", old)
+    path.write_text(new)
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.text() == new.splitlines()
+    await at.keys("u")
+    assert await at.text() == old.splitlines()
+
+
+async def test_the_undo_file_fits_what_is_on_disk(program: Path, tmp_path: Path) -> None:
+    async with desk(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
+        (tmp_path / "undo").mkdir()
+        path = await at.opened("a.py", "one\n")
+        path.write_text("two\n")
+        await at.asks("refresh_buffer", file_path=path)
+    async with desk(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
+        await at.person.edits(path)
+        await at.keys("u")
+
+        assert await at.text() == ["one"]
+
+
+async def test_typing_goes_on_after_a_reload_in_insert_mode(at: Desk) -> None:
+    path = await at.opened("a.py", "one\ntwo\n")
+    await at.keys("jA")
+    await at.comes_into("i")
+    path.write_text("zero\none\ntwo\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.mode() == "i"
+    await at.keys(" typed<Esc>")
+    await at.comes_into("n")
+    assert await at.text() == ["zero", "one", "two typed"]
+    await at.keys("u")
+    assert await at.text() == ["zero", "one", "two"]
+    await at.keys("u")
+    assert await at.text() == ["one", "two"]
+
+
+# Neovim afterwards.
+
+
+async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    path.write_text("two\n")
+    await at.asks("refresh_buffer", file_path=path)
+    await at.keys("omine<Esc>")
+
+    await at.keys(":w<CR>")
+
+    await at.person.until("return not vim.bo.modified")
+    assert path.read_text() == "two\nmine\n"
+    assert "WARNING" not in await at.person.messages()
+
+
+async def test_saves_reach_the_disk_again_afterwards(at: Desk) -> None:
+    """What makes Neovim believe that it has saved is taken away: in 0.7 a rest of it used to swallow all that followed."""
+    path = await at.opened("a.py", "one\n")
+    for number in range(3):
+        path.write_text(f"agent {number}\n")
+        await at.asks("refresh_buffer", file_path=path)
+        await at.ex("normal! Gomine")
+        await at.ex("silent write")
+
+        assert path.read_text() == f"agent {number}\nmine\n"
+    assert await at.person.lua("return #vim.api.nvim_get_autocmds({ event = 'BufWriteCmd', buffer = 0 })") == 0
+
+
+async def test_options_of_the_buffer_and_of_neovim_are_as_before(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.ex("setlocal readonly nomodifiable filetype=other | set nowrite eventignore=CursorMoved")
+    look = "return { vim.bo.readonly, vim.bo.modifiable, vim.bo.filetype, vim.o.write, vim.o.eventignore, vim.o.undolevels }"
+    before = await at.person.lua(look)
+    path.write_text("two\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.person.lua(look) == before
+    assert await at.text() == ["two"]
+    assert await at.person.messages() == "", "no W10 and no second of waiting for changing a read-only buffer"
+
+
+COUNT = """
+  let g:seen = []
+  autocmd FileChangedShell * let g:seen += ['FileChangedShell'] | let v:fcs_choice = 'ask'
+  autocmd FileChangedShellPost * let g:seen += ['FileChangedShellPost ' .. expand('<afile>:t')]
+  autocmd BufReadPost * let g:seen += ['BufReadPost ' .. expand('<afile>:t')]
+  autocmd BufWritePre,BufWritePost,BufEnter,BufLeave,WinEnter,WinLeave * let g:seen += ['another']
+  autocmd FileType * let g:seen += ['FileType']
+"""
+
+
+async def test_other_peoples_autocommands_hear_of_a_reload_and_are_never_asked(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    other = at.file("other.py", "one\n")
+    await at.ex("split other.py")
+    await at.ex("normal! x")
+    await at.asks("snapshot", paths=[])
+    await at.person.lua("vim.api.nvim_exec(..., false)", COUNT)
+    path.write_text("two\n")
+    other.write_text("two\n")
+
+    answer = await at.asks("refresh_buffer")
+
+    assert [file["name"] for file in answer["reloaded"]] == [str(path)]
+    assert [file["name"] for file in answer["kept"]] == [str(other)]
+    assert await at.person.lua("return vim.g.seen") == ["BufReadPost a.py", "FileChangedShellPost a.py"]
+    assert await at.mode() == "n"
+
+
+async def test_an_autocommand_that_fails_does_no_harm(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.ex("autocmd BufReadPost,FileChangedShellPost * call No_such_function() | normal! gg")
+    path.write_text("two\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.text() == ["two"]
+    assert await at.mode() == "n"
+    assert await at.person.lua("return vim.o.eventignore") == ""
+
+
+async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Desk) -> None:
+    path = await at.opened("a.py", LINES)
+    await at.person.lua(
+        "_G.heard = {} vim.api.nvim_buf_attach(0, false, { on_lines = function(_, _, _, first, old, new) "
+        "table.insert(heard, { first, old, new }) end, on_reload = function() table.insert(heard, 'reload') end })"
+    )
+    path.write_text(LINES.replace("line 100\n", "line 100\nnew\n"))
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.person.lua("return heard") == [[100, 100, 101]], "and nothing but the change"
+
+
+# What is left as it is.
+
+
+async def test_a_file_that_is_gone_is_left_as_it_is(at: Desk) -> None:
+    path = await at.opened("a.py")
+    path.unlink()
+
+    for params in ({"file_path": path}, {}):
+        assert reloaded(await at.asks("refresh_buffer", **params)) == []
+
+    assert await at.text() == ["one", "two", "three"]
+    assert (await at.mode(), await at.person.messages()) == ("n", "")
+
+
+async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at: Desk) -> None:
+    await at.ex("edit new.py")
+    path = at.file("new.py", "hello\n")
+
+    assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.text() == ["hello"]
+    await at.keys("omine<Esc>:w<CR>")
+    await at.person.until("return not vim.bo.modified")
+    assert path.read_text() == "hello\nmine\n"
+
+
+async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_agent(at: Desk) -> None:
+    await at.ex("edit new.py")
+    await at.keys("imine<Esc>")
+    await at.asks("snapshot", paths=[])
+    path = at.file("new.py", "hello\n")
+
+    assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
+
+    assert await at.text() == ["mine"]
+    assert await at.mode() == "n"
+
+
+async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Desk) -> None:
+    path = await at.opened("a.py")
+    path.unlink()
+    os.mkfifo(path)
+
+    answer = await at.asks("refresh_buffer", file_path=path)
+
+    assert answer["kept"] == [{"name": str(path), "lines": 3, "reason": "it is no plain file"}]
+    assert await at.text() == ["one", "two", "three"]
+
+
+async def test_a_file_of_many_megabytes_is_kept_with_the_reason(at: Desk) -> None:
+    path = await at.opened("a.log")
+    with path.open("ab") as file:
+        file.truncate(17 * 1024 * 1024)
+
+    answer = await at.asks("refresh_buffer", file_path=path)
+
+    assert [file["reason"] for file in answer["kept"]] == ["it is larger than 16 MB"]
+    assert await at.text() == ["one", "two", "three"]
+
+
+async def test_what_a_plugin_reads_for_neovim_is_left_to_it(at: Desk) -> None:
+    path = at.file("a.secret", "scrambled\n")
+    await at.ex("autocmd BufReadCmd *.secret call setline(1, 'clear') | setlocal nomodified")
+    await at.person.edits(path)
+    await at.asks("snapshot", paths=[])
+    path.write_text("scrambled anew\n")
+
+    answer = await at.asks("refresh_buffer", file_path=path)
+
+    assert [file["reason"] for file in answer["kept"]] == ["a plugin reads and saves it"]
+    assert await at.text() == ["clear"]

@@ -1,0 +1,240 @@
+"""`save_buffer`: saved as the person would, or a reason; Neovim's questions are never raised and no newer file is lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from tests.guard.lua.rig import Desk, desk
+
+
+async def refused(at: Desk, path: Path, reason: str) -> None:
+    content = path.read_bytes() if path.is_file() else None
+    before = await at.text(path)
+
+    answer = await at.asks("save_buffer", file_path=path)
+
+    assert answer == {"saved": False, "reason": reason}
+    assert (path.read_bytes() if path.is_file() else None) == content
+    assert await at.text(path) == before
+    assert await at.mode() == "n"
+    assert await at.person.messages() == ""
+
+
+async def test_unsaved_work_is_saved(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.keys("omine<Esc>")
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+
+    assert path.read_text() == "one\nmine\n"
+    assert not await at.modified()
+    assert (await at.mode(), await at.person.messages()) == ("n", "")
+
+
+async def test_what_is_saved_already_is_not_written_again(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.ex("autocmd BufWritePre * throw 'no'")
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+
+
+async def test_a_hidden_buffer_is_saved(at: Desk) -> None:
+    await at.ex("set hidden")
+    path = await at.opened("a.py", "one\n")
+    await at.keys("omine<Esc>")
+    await at.ex("edit b.py")
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+
+    assert path.read_text() == "one\nmine\n"
+    assert await at.person.lua("return vim.fn.expand('%')") == "b.py"
+
+
+async def test_a_new_file_is_saved(at: Desk) -> None:
+    await at.ex("edit new.py")
+    await at.keys("imine<Esc>")
+
+    assert await at.asks("save_buffer", file_path=at.folder / "new.py") == {"saved": True}
+
+    assert (at.folder / "new.py").read_text() == "mine\n"
+
+
+async def test_the_persons_own_format_on_save_runs(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.ex("autocmd BufWritePre * silent %s/mine/formatted/e")
+    await at.ex("autocmd BufWritePost * let g:written = expand('<afile>:t')")
+    await at.keys("omine<Esc>")
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+
+    assert path.read_text() == "one\nformatted\n"
+    assert await at.person.lua("return vim.g.written") == "a.py"
+
+
+async def test_saving_works_in_insert_mode(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.keys("Atyped")
+    await at.comes_into("i")
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+
+    assert path.read_text() == "onetyped\n"
+    assert await at.mode() == "i"
+    await at.keys(" on<Esc>")
+    assert await at.text() == ["onetyped on"]
+
+
+NEWER = "the file has changed on disk since it was read"
+
+
+async def test_a_newer_file_on_disk_is_not_overwritten(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.keys("omine<Esc>")
+    await at.asks("snapshot", paths=[])
+    path.write_text("agent's\n")
+
+    await refused(at, path, NEWER)
+
+
+async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.asks("snapshot", paths=[])
+    await at.ex("call append(1, 'mine') | silent write | call append(2, 'more')")
+    path.write_text("agent's\n")
+
+    await refused(at, path, NEWER)
+
+
+async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Desk) -> None:
+    """Nothing of ours has run in this Neovim before: it alone knows what it read."""
+    path = await at.opened("a.py", "one\n")
+    path.write_text("agent's\n")
+    await at.ex("call append(1, 'mine')")
+
+    await refused(at, path, NEWER)
+
+
+async def test_a_file_that_came_to_be_while_a_new_one_was_typed_is_not_overwritten(at: Desk) -> None:
+    await at.ex("edit new.py")
+    await at.keys("imine<Esc>")
+    path = at.file("new.py", "agent's\n")
+
+    await refused(at, path, NEWER)
+
+
+async def test_neovims_own_warning_is_still_there_after_a_refusal(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    path.write_text("agent's\n")
+    await at.ex("call append(1, 'mine')")
+    await refused(at, path, NEWER)
+
+    await at.person.types(":w<CR>")
+    await at.comes_into("r?")
+    await at.person.types("n<CR>")
+    await at.comes_into("n")
+
+    assert path.read_text() == "agent's\n"
+    assert await at.modified()
+
+
+async def test_where_neovim_can_not_be_asked_without_asking_others_nothing_is_saved(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.keys("omine<Esc>")
+    await at.ex("autocmd FileChangedShell * let g:asked = 1")
+
+    await refused(at, path, "it is not sure that the file is still as it was read")
+
+    assert await at.person.lua("return vim.g.asked") is None
+    await at.ex("silent write")
+    await at.keys("omore<Esc>")
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+
+
+async def test_the_first_question_may_be_to_save(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.ex("set confirm")
+    await at.keys("omine<Esc>")
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+    await at.keys("omore<Esc>")
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+    assert path.read_text() == "one\nmine\nmore\n"
+    assert await at.person.lua("return vim.o.confirm") is True
+
+
+async def test_a_read_only_buffer_is_not_saved(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.ex("call append(1, 'mine') | setlocal readonly")
+
+    await refused(at, path, "it is read-only there")
+
+
+async def test_a_file_in_a_directory_that_is_not_there_is_not_saved(at: Desk) -> None:
+    await at.ex("edit gone/a.py")
+    await at.keys("imine<Esc>")
+
+    await refused(at, at.folder / "gone/a.py", "its directory does not exist")
+
+
+async def test_a_file_that_became_a_directory_is_not_saved(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.keys("x")
+    path.unlink()
+    path.mkdir()
+
+    answer = await at.asks("save_buffer", file_path=path)
+
+    assert answer["saved"] is False
+    assert path.is_dir()
+    assert await at.mode() == "n"
+
+
+async def test_a_file_that_may_not_be_written_is_not_saved(program: Path, tmp_path: Path) -> None:
+    async with desk(under_the_rules(program, tmp_path), tmp_path) as at:
+        path = await at.opened("a.py")
+        path.chmod(0o444)
+        await at.ex("setlocal noreadonly")
+        await at.keys("x")
+
+        await refused(at, path, "the file is not writable")
+
+
+def under_the_rules(program: Path, folder: Path) -> Path:
+    """The program as it is to anyone; root, whom a file's mode does not stop, has that taken away."""
+    if os.geteuid() != 0:
+        return program
+    wrapped = folder / "nvim-under-the-rules"
+    wrapped.write_text(f'#!/bin/sh\nexec setpriv --bounding-set=-dac_override -- {shlex.quote(str(program))} "$@"\n')
+    wrapped.chmod(0o755)
+    return wrapped
+
+
+async def test_a_save_that_fails_says_why_in_neovims_words(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.keys("x")
+    await at.ex("set nowrite")
+
+    await refused(at, path, "E142: File not written: Writing is disabled by 'write' option")
+
+
+async def test_a_formatter_that_fails_is_the_reason(at: Desk) -> None:
+    path = await at.opened("a.py")
+    await at.ex("autocmd BufWritePre * call No_such_function()")
+    await at.keys("x")
+
+    await refused(at, path, "E117: Unknown function: No_such_function")
+
+
+async def test_what_a_plugin_saves_is_left_to_the_person(at: Desk) -> None:
+    path = await at.opened("a.secret")
+    await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
+    await at.keys("x")
+
+    await refused(at, path, "a plugin saves it")
+    assert await at.person.lua("return vim.g.written") is None
+
+
+async def test_a_file_that_is_not_open_is_not_saved(at: Desk) -> None:
+    assert await at.asks("save_buffer", file_path=at.file("a.py")) == {"saved": False, "reason": "it is not open"}

@@ -1,0 +1,286 @@
+"""`snapshot` with a selection: what the person has selected, as long as that means anything, and once for each session."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.guard.lua.rig import Desk
+
+TEXT = "first line\nsecond line\nthird line\nfourth line\n"
+WIDE = "ab\u00e9d日本語x\nae\u0301 o\u0308 \U0001f600 z\n\tin\tdented 日\nshort\n\nlonger than short\n"
+
+
+async def selection(at: Desk, session: str = "s") -> Any:
+    return (await at.asks("snapshot", paths=[], want=["selection"], session=session))["selection"]
+
+
+async def content(at: Desk) -> str | None:
+    """Of a session of its own, so that it was never given before."""
+    found = await selection(at, f"session {id(asyncio.current_task())} {asyncio.get_running_loop().time()}")
+    return None if found is None else str(found["content"])
+
+
+async def starts(at: Desk, text: str = TEXT, name: str = "a.py") -> None:
+    """A session of an agent has begun: the first question is what makes Neovim watch."""
+    await at.opened(name, text)
+    await at.asks("snapshot", paths=[], want=["unsaved"])
+
+
+async def test_lines_that_are_selected_now(at: Desk) -> None:
+    await starts(at)
+    await at.ex("set filetype=python")
+    await at.keys("jVj")
+
+    assert await selection(at) == {
+        "file_path": str(at.folder / "a.py"), "start_line": 2, "end_line": 3,
+        "content": "second line\nthird line", "language": "python",
+    }  # fmt: skip
+
+
+async def test_characters_that_were_selected_a_moment_ago(at: Desk) -> None:
+    await starts(at)
+    await at.keys("jwve<Esc>")
+
+    found = await selection(at)
+
+    assert (found["content"], found["start_line"], found["end_line"]) == ("line", 2, 2)
+
+
+async def test_without_a_selection_there_is_none(at: Desk) -> None:
+    await starts(at)
+
+    assert await selection(at) is None
+
+
+async def test_marks_of_a_selection_from_before_the_session_are_none(at: Desk) -> None:
+    await at.opened("a.py", TEXT)
+    await at.keys("Vj<Esc>")
+
+    assert await selection(at) is None
+
+
+# Exactly what is selected: Neovim's own yank is the judge.
+
+KEYS = {
+    "charwise": "lvjh",
+    "charwise backwards": "jjlvkhh",
+    "charwise to the end of the line": "lv$",
+    "charwise over several lines to the end": "lvj$",
+    "one character": "llv",
+    "one wide character": "4lv",
+    "combining characters": "jlvll",
+    "linewise": "jVj",
+    "linewise backwards": "jjVk",
+    "select mode": "lgh<S-Right><S-Right>",
+}
+BLOCKS = {
+    "block": "l<C-v>jl",
+    "block backwards": "jj6l<C-v>kkhhh",
+    "block of the other diagonal": "4l<C-v>jjhh",
+    "block of wide characters": "4l<C-v>jl",
+    "block to the end of the lines": "l<C-v>jjj$",
+    "block over short lines": "8l<C-v>jjjj",
+    "block that begins behind a short line": "3j4l<C-v>jjh",
+}
+
+
+async def is_yanked(at: Desk, keys: str, *, left: bool) -> None:
+    await at.keys(f"gg0{keys}{'<Esc>' if left else ''}")
+
+    found = await content(at)
+
+    await at.keys("gvy" if left else "<C-g>y" if keys.startswith("lgh") else "y")
+    yanked = await at.person.lua("return vim.fn.getreg('\"')")
+    assert found is not None, keys
+    # A yank fills a block up with blanks.
+    assert [line.rstrip(" ") for line in found.splitlines()] == [line.rstrip(" ") for line in yanked.splitlines()], keys
+
+
+@pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
+async def test_it_is_what_a_yank_would_take(at: Desk, inclusive: str) -> None:
+    await starts(at, WIDE)
+    await at.ex(f"set selection={inclusive} keymodel=")
+    for keys in KEYS.values():
+        await is_yanked(at, keys, left=False)
+        await is_yanked(at, keys, left=True)
+
+
+@pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
+async def test_a_block_is_what_a_yank_would_take(at: Desk, inclusive: str) -> None:
+    await starts(at, "ab\u00e9d日mn yz\nae\u0301o\u03088語mn z...\nshort ones\n12345\n\n0123456789\n")
+    await at.ex(f"set selection={inclusive}")
+    for keys in BLOCKS.values():
+        await is_yanked(at, keys, left=False)
+        await is_yanked(at, keys, left=True)
+
+
+async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Desk) -> None:
+    """A yank fills with blanks what it cuts off of them."""
+    await starts(at, "12345678\n\tin\n1日本語\n")
+    await at.ex("set tabstop=4")
+    await at.keys("gg02l<C-v>jjl<Esc>")
+
+    assert await content(at) == "345\n\tin"[:6] + "\n日本"
+
+
+# As long as it is live.
+
+
+async def test_a_selection_is_given_once_for_each_session(at: Desk) -> None:
+    await starts(at)
+    await at.keys("Vj")
+
+    assert await selection(at, "one") is not None
+    assert await selection(at, "one") is None
+    await at.keys("<Esc>")
+    assert await selection(at, "one") is None
+    assert await selection(at, "two") is not None
+
+
+async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selected_again(at: Desk) -> None:
+    await starts(at)
+    await at.keys("V")
+    assert (await selection(at))["content"] == "first line"
+    await at.keys("<Esc>jV")
+    assert (await selection(at))["content"] == "second line"
+    await at.keys("<Esc>ggV")
+    assert (await selection(at))["content"] == "first line"
+
+
+async def test_a_selection_that_was_left_two_minutes_ago_is_none(at: Desk) -> None:
+    await starts(at)
+    await at.keys("V<Esc>")
+    await at.person.lua("__drawbridge_guard.left.at = __drawbridge_guard.left.at - 119e9")
+    assert await content(at) == "first line"
+
+    await at.person.lua("__drawbridge_guard.left.at = __drawbridge_guard.left.at - 2e9")
+
+    assert await content(at) is None
+
+
+async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Desk) -> None:
+    await starts(at)
+    await at.keys("V")
+    await at.person.lua("if __drawbridge_guard.left then __drawbridge_guard.left.at = 0 end")
+
+    assert await content(at) == "first line"
+
+
+@pytest.mark.parametrize("change", ["x", "ihello<Esc>", "jjdd"])
+async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Desk, change: str) -> None:
+    await starts(at)
+    await at.keys(f"V<Esc>{change}")
+
+    assert await content(at) is None
+
+
+@pytest.mark.parametrize("operator", ["d", "cnew<Esc>", "rx", ">", "gU", "J", "p"])
+async def test_a_selection_that_was_worked_on_is_none(at: Desk, operator: str) -> None:
+    await starts(at)
+    await at.ex("let @\" = 'put'")
+    await at.keys(f"vj{operator}")
+    await at.comes_into("n")
+
+    assert await content(at) is None
+
+
+@pytest.mark.parametrize("operator", ["y", ":<C-u>nohlsearch<CR>"])
+async def test_a_selection_that_was_only_looked_at_is_live(at: Desk, operator: str) -> None:
+    await starts(at)
+    await at.keys(f"jV{operator}")
+    await at.comes_into("n")
+
+    assert await content(at) == "second line"
+
+
+async def test_a_selection_counts_while_a_command_about_it_is_typed(at: Desk) -> None:
+    await starts(at)
+    await at.keys("jV:")
+    await at.comes_into("c")
+
+    assert await content(at) == "second line"
+
+
+async def test_a_selection_counts_from_the_terminal_beside_it(at: Desk) -> None:
+    await starts(at)
+    await at.ex("botright split | terminal sleep 60")
+    await at.ex("wincmd p")
+    await at.keys("jV<C-w>p")
+    assert await at.person.lua("return vim.bo.buftype") == "terminal"
+
+    assert await content(at) == "second line"
+
+
+async def test_a_selection_in_a_terminal_or_a_nameless_buffer_is_none(at: Desk) -> None:
+    await starts(at)
+    await at.ex("new | call setline(1, 'secret')")
+    await at.keys("V")
+
+    assert await content(at) is None
+
+
+async def test_a_reload_ends_a_selection(at: Desk) -> None:
+    await starts(at)
+    await at.keys("V<Esc>")
+    path = at.file("a.py", "new\n" + TEXT)
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await content(at) is None
+
+
+async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Desk) -> None:
+    await at.ex("set hidden")
+    await starts(at)
+    await at.keys("j0<C-v>jl<Esc>")
+    await at.ex("edit b.py")
+
+    assert await content(at) == "se\nth"
+    await at.ex("bwipeout a.py")
+    assert await content(at) is None
+
+
+# Large ones.
+
+
+async def test_a_long_selection_is_cut(at: Desk) -> None:
+    await starts(at, "é" * 79 + "\n" + ("ä" * 79 + "\n") * 20_000)
+    await at.keys("VG")
+
+    found = await selection(at)
+
+    assert found["truncated"] is True
+    assert (found["start_line"], found["end_line"]) == (1, 20_001)
+    assert found["content"] == ("é" * 79 + "\n" + ("ä" * 79 + "\n") * 99)
+    assert len(found["content"]) == 8_000
+
+
+async def test_a_selection_of_just_the_limit_is_whole(at: Desk) -> None:
+    await starts(at, "é" * 8_000 + "\n")
+    await at.keys("V")
+
+    found = await selection(at)
+
+    assert found["content"] == "é" * 8_000
+    assert "truncated" not in found
+
+
+@pytest.mark.parametrize("keys", ["v$", "<C-v>$", "V"])
+async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Desk, keys: str) -> None:
+    await starts(at, "x" * 1_000_000 + "\n")
+    await at.keys(keys)
+
+    found = await selection(at)
+
+    assert found["content"] == "x" * 8_000
+    assert found["truncated"] is True
+
+
+async def test_bytes_that_are_no_utf8_are_given_as_python_has_them(at: Desk) -> None:
+    await at.ex('edit ++enc=utf-8 a.py | call setline(1, "caf\\xe9 \\xc3\\xa9")')
+    await at.asks("snapshot", paths=[])
+    await at.keys("V")
+
+    assert await content(at) == "caf\udce9 é"

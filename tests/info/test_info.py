@@ -1,0 +1,480 @@
+"""``drawbridge info``: the editors, sockets and bridges that there are, for a script and for a person."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli_reference
+from drawbridge import info
+from drawbridge.core import launcher
+from drawbridge.info import bridges, editors, guards
+from drawbridge.info.screen import columns
+from drawbridge.transport import running
+from tests import programs
+from tests.core.test_launcher import started
+from tests.ide.processes import bridge, run
+from tests.nvim.rig import Person, headless
+from tests.rigs.tmux import Tmux
+from tests.server.processes import serving
+
+COMMAND = [sys.executable, "-P", "-m", "drawbridge", "info"]
+
+
+@pytest.fixture(autouse=True)
+def sockets(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one directory where editors are looked for: others on this machine are none of a test's business."""
+    place = os.environ["XDG_RUNTIME_DIR"]
+    monkeypatch.setenv("DRAWBRIDGE_SOCKET_DIR", place)
+    monkeypatch.setenv("DRAWBRIDGE_HOOK_SOCKET_DIR", place)
+    monkeypatch.setenv("DRAWBRIDGE_HOOK_DEADLINE", "3000")  # other tests run at the same time
+    return Path(place)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture(params=programs.each_nvim())
+def nvim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program: Path = request.param
+    monkeypatch.setenv("DRAWBRIDGE_NVIM_PROGRAM", str(program))
+    return program
+
+
+async def report(*arguments: str | Path, code: int = 0, **variables: str) -> dict[str, Any]:
+    ended, output, errors = await run("info", "--json", *arguments, **variables)
+    assert (ended, errors) == (code, "")
+    said: dict[str, Any] = json.loads(output)
+    return said
+
+
+async def screen(*arguments: str | Path, code: int = 0, **variables: str) -> str:
+    """What stands in a file, where nothing is cut."""
+    ended, output, errors = await run("info", *arguments, **variables)
+    assert (ended, errors) == (code, "")
+    assert "\x1b" not in output
+    return output
+
+
+def section(text: str, title: str) -> list[str]:
+    """The lines below a title."""
+    return text.partition(f"\n{title}\n")[2].partition("\n\n")[0].splitlines()
+
+
+def dead(path: Path | str) -> str:
+    """A socket that a killed editor has left."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    return str(path)
+
+
+def gone_pid() -> int:
+    """The process id of one that has ended."""
+    with subprocess.Popen(["true"]) as process:
+        pass
+    return process.pid
+
+
+@contextlib.contextmanager
+def mute(path: Path | str) -> Iterator[str]:
+    """Somebody who takes connections and never says a word."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        yield str(path)
+
+
+@contextlib.asynccontextmanager
+async def vscode(path: str, answer: Any) -> AsyncIterator[None]:
+    """What the extension is on its socket: a line of JSON for each line."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            question = json.loads(line)
+            result = answer(question["params"]) if callable(answer) else answer
+            writer.write(json.dumps({"id": question["id"], "result": result}).encode() + b"\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        yield
+
+
+async def edits(person: Person, path: Path, text: str = "") -> None:
+    """Open a file; with ``text``, type it at its beginning."""
+    await person.edits(path)
+    if text:
+        await person.lua("vim.api.nvim_buf_set_text(0, 0, 0, 0, 0, { ... })", text)
+
+
+# Editors
+
+
+async def test_every_neovim_with_its_open_files(nvim: Path, folder: Path) -> None:
+    for name in ("kept.txt", "typed in.txt", "current.txt"):
+        (folder / name).write_text("one\n")
+    async with started(cwd=folder) as neovim:
+        await edits(neovim.person, folder / "kept.txt")
+        await edits(neovim.person, folder / "typed in.txt", "more")
+        await edits(neovim.person, folder / "current.txt")
+        said = await report(folder)
+        shown = section(await screen(folder), "Editors")
+    version = ".".join(map(str, programs.nvim_version(nvim)))
+    assert said["editors"] == [
+        {
+            "name": f"Neovim {version}",
+            "kind": "neovim",
+            "pid": neovim.process.pid,
+            "here": True,
+            "sockets": [neovim.path],
+            "folders": [str(folder)],
+            "files": [
+                {"name": str(folder / "current.txt"), "modified": False, "current": True},
+                {"name": str(folder / "typed in.txt"), "modified": True, "current": False},
+                {"name": str(folder / "kept.txt"), "modified": False, "current": False},
+            ],
+            "agents": [],
+        }
+    ]
+    assert said["sockets"] == [{"path": neovim.path, "kind": "neovim", "state": "live", "here": True, "problem": ""}]
+    assert re.fullmatch(rf"  ● Neovim {version} +{re.escape(str(folder))} +pid {neovim.process.pid}", shown[0])
+    assert [" ".join(line.split()) for line in shown[1:]] == [
+        "▸ current.txt current",
+        "typed in.txt unsaved",
+        "kept.txt",
+    ]
+
+
+async def test_a_neovim_that_nobody_launched_counts_and_an_editor_elsewhere_comes_last(
+    nvim: Path, folder: Path, tmp_path: Path, sockets: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/unsaved.txt").write_text("")
+    (tmp_path / "other/quiet.txt").write_text("")
+    async with started(cwd=tmp_path / "other") as elsewhere, headless(nvim, cwd=folder) as person:
+        await edits(elsewhere.person, tmp_path / "other/unsaved.txt", "x")
+        await edits(elsewhere.person, tmp_path / "other/quiet.txt")
+        own = await person.lua(
+            "return vim.fn.serverstart(...)", f"{sockets}/nvim.{await person.lua('return vim.fn.getpid()')}.0"
+        )
+        said = await report(folder)
+        shown = section(await screen(folder), "Editors")
+        by_variable = await report(folder, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path), NVIM=person.address, code=3)
+    assert [(editor["here"], editor["folders"]) for editor in said["editors"]] == [
+        (True, [str(folder)]),
+        (False, [str(tmp_path / "other")]),
+    ]
+    assert said["editors"][0]["sockets"] == [own]
+    assert [entry["path"] for entry in said["sockets"]] == [own, elsewhere.path]
+    assert shown[1].endswith(f"pid {elsewhere.process.pid}, elsewhere")
+    assert [line.split()[0] for line in shown[2:]] == [str(tmp_path / "other/unsaved.txt"), "·"]
+    assert [entry["path"] for entry in by_variable["sockets"]] == [person.address]
+
+
+async def test_two_sockets_of_one_editor_are_one_editor(folder: Path, sockets: Path) -> None:
+    async with headless(programs.nvim(), cwd=folder) as person:
+        for number in range(2):
+            await person.lua("return vim.fn.serverstart(...)", f"{sockets}/nvim.1.{number}")
+        said = await report(folder)
+    assert [editor["sockets"] for editor in said["editors"]] == [[f"{sockets}/nvim.1.0", f"{sockets}/nvim.1.1"]]
+
+
+async def test_vs_code_with_a_selection_of_states(folder: Path) -> None:
+    a, b = str(folder / "a.py"), str(folder / "b.py")
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        state = {a: (False, True), b: (True, False)}
+        return {
+            "editor": "VS Code 1.139.1", "pid": 4711, "folders": [str(folder)], "open": [a, b], "connected": [812],
+            "unsaved": [{"name": b, "modified": True, "current": False, "visible": True, "lines": 3}],
+            "files": [
+                {"name": path, "modified": state[path][0], "current": state[path][1], "visible": True, "lines": 3}
+                for path in params["paths"]
+            ],
+        }  # fmt: skip
+
+    async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-4711.sock", answer):
+        said = await report(folder)
+        shown = section(await screen(folder), "Editors")
+    assert [file["name"] for file in said["editors"][0]["files"]] == [a, b]
+    assert said["editors"][0]["agents"] == [812]
+    assert said["sockets"][0]["kind"] == "vscode"
+    assert [" ".join(line.split()) for line in shown] == [
+        f"● VS Code 1.139.1 {folder} pid 4711",
+        "▸ a.py current",
+        "b.py unsaved",
+        "· serves agents: pid 812",
+    ]
+
+
+# Sockets
+
+
+async def test_an_editor_that_does_not_answer_is_silent_and_never_waited_for_long(folder: Path) -> None:
+    path = f"{launcher.socket_prefix(str(folder))}{os.getpid()}.sock"
+    with mute(path):
+        said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="50")
+        shown = section(await screen(folder, DRAWBRIDGE_HOOK_DEADLINE="50"), "Editors")
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "did not answer in time")]
+    assert said["editors"] == []
+    assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
+
+
+async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Path) -> None:
+    async with started(cwd=folder) as neovim:
+        await neovim.person.call("nvim_ui_attach", 80, 24, {})
+        await neovim.person.call("nvim_input", ":echo 1 | echo 2<CR>")
+        mode: dict[str, Any] = {}
+        while not mode.get("blocking"):
+            mode = await neovim.person.call("nvim_get_mode")
+        said = await report(folder)
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "waits at a prompt")]
+
+
+@pytest.mark.parametrize("nonsense", [None, 1, [], {"editor": 1, "pid": "x"}, {"files": 3}])
+async def test_an_editor_that_answers_nonsense_is_silent(folder: Path, nonsense: Any) -> None:
+    async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", nonsense):
+        said = await report(folder)
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "answered nonsense")]
+
+
+async def test_only_what_a_dead_editor_left_is_swept(folder: Path, sockets: Path) -> None:
+    prefix = launcher.socket_prefix(str(folder))
+    left = [
+        dead(f"{prefix}{gone_pid()}.sock"),
+        dead(f"{prefix}vscode-{gone_pid()}.sock"),
+        dead(sockets / f"nvim.{gone_pid()}.0"),
+    ]
+    starting = dead(f"{prefix}{os.getpid()}.sock")  # between bind and listen it looks the same
+    before = await report(folder)
+    assert {entry["path"]: entry["state"] for entry in before["sockets"]} == dict.fromkeys([*left, starting], "stale")
+    assert before["swept"] == []
+    assert all(map(os.path.exists, left))
+    swept = await report(folder, "--sweep")
+    assert sorted(swept["swept"]) == sorted(left)
+    assert [entry["path"] for entry in swept["sockets"]] == [starting]
+    assert os.listdir(sockets) == [os.path.basename(starting)]
+
+
+async def test_what_only_has_the_name_of_an_editor_is_not_ours(folder: Path) -> None:
+    path = Path(f"{launcher.socket_prefix(str(folder))}4711.sock")
+    path.write_text("a trap")
+    said = await report(folder, "--sweep")
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("not ours", "is not a socket")]
+    assert path.read_text() == "a trap"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
+async def test_another_users_socket_is_not_ours_and_nobody_speaks_to_it(folder: Path) -> None:
+    with mute(f"{launcher.socket_prefix(str(folder))}4711.sock") as path:
+        os.lchown(path, 65_534, -1)
+        said = await report(folder, "--sweep")
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [
+        ("not ours", "belongs to another user")
+    ]
+    assert os.path.exists(path)
+
+
+async def test_editors_where_the_guard_does_not_look_are_a_thing_to_mend(
+    folder: Path, tmp_path: Path, sockets: Path
+) -> None:
+    with mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
+        said = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
+        shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
+    assert f"The guard does not look in {sockets}" in said["problems"][0]
+    assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
+
+
+async def test_the_names_that_sockets_here_would_have_are_said(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    said = await report(tmp_path / "link")
+    prefix = launcher.socket_prefix(str(folder))
+    assert said["directory"] == str(folder)
+    assert said["expected"] == {"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"}
+
+
+# Bridges
+
+
+async def test_a_bridge_with_both_its_files_and_without_its_token(folder: Path) -> None:
+    async with bridge("--folder", folder) as running:
+        ended, output, _ = await run("info", "--json", folder)
+        shown = section(await screen(folder), "IDE bridges")
+    assert ended == 0
+    assert running.token not in output
+    assert json.loads(output)["bridges"] == [
+        {
+            "port": running.port,
+            "state": "live",
+            "ours": True,
+            "ide": "Terminal",
+            "pid": running.process.pid,
+            "drawbridge_pid": running.process.pid,
+            "folders": [str(folder)],
+            "files": {"claude": running.ready["lock_file"], "gemini": running.ready["discovery_file"]},
+        }
+    ]
+    assert " ".join(shown[0].split()) == f"● {running.port} Terminal {folder} claude, gemini"
+
+
+def lock_file(port: int, **content: Any) -> Path:
+    directory = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{port}.lock").write_text(json.dumps(content))
+    return directory / f"{port}.lock"
+
+
+async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_are_not(folder: Path) -> None:
+    pid = gone_pid()
+    ours = lock_file(1, pid=pid, workspaceFolders=[str(folder)], ideName="Neovim", drawbridgePid=pid, authToken="t")
+    other = lock_file(2, pid=pid, workspaceFolders=["/x"], ideName="WebStorm")
+    broken = other.with_name("3.lock")
+    broken.write_bytes(b"\xff")
+    said = await report(folder)
+    assert [(found["port"], found["state"], found["ours"], found["ide"]) for found in said["bridges"]] == [
+        (1, "stale", True, "Neovim"),
+        (2, "stale", False, "WebStorm"),
+        (3, "unreadable", False, ""),
+    ]
+    swept = await report(folder, "--sweep")
+    assert swept["swept"] == [str(ours)]
+    assert [found["port"] for found in swept["bridges"]] == [2, 3]
+    assert (ours.exists(), other.exists(), broken.exists()) == (False, True, True)
+
+
+# Agent servers
+
+
+async def test_a_running_server_is_shown_wherever_its_data_is(folder: Path, tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        (found,) = (await report(folder))["servers"]
+        assert found == {
+            "pid": server.ready["pid"],
+            "url": server.url,
+            "pages": [server.url.replace("ws", "http", 1).removesuffix("ws")],
+            "data_dir": str(server.data),
+            "state": "live",
+        }
+        line = section(await screen(folder), "Agent servers")[0]
+        assert "●" in line
+        assert f"pid {server.ready['pid']}" in line
+        assert found["pages"][0] in line
+    assert (await report(folder))["servers"] == []
+
+
+async def test_a_server_that_does_not_answer_is_silent(folder: Path, tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        os.kill(server.ready["pid"], signal.SIGSTOP)
+        try:
+            (found,) = (await report(folder))["servers"]
+        finally:
+            os.kill(server.ready["pid"], signal.SIGCONT)
+        assert found["state"] == "silent"
+
+
+async def test_a_killed_server_is_not_shown(folder: Path, tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        await server.end(signal.SIGKILL)
+        assert (await report(folder))["servers"] == []
+
+
+# The screen
+
+
+async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
+    shown = await screen(folder)
+    assert shown.startswith(f"Drawbridge  {folder}\n\nEditors\n  ○ none")
+    for title, hint in {
+        "Editors": "drawbridge nvim",
+        "Guard": "drawbridge setup claude",
+        "Agent servers": "serve` starts one",
+    }.items():
+        assert hint in section(shown, title)[0]
+    assert "To fix" not in shown
+
+
+async def test_names_from_elsewhere_can_not_drive_the_terminal(folder: Path) -> None:
+    name = "a\x1b]0;owned\x07\n\u202eb"
+    snapshot = {"editor": f"VS {name}", "pid": 1, "folders": [f"/{name}"], "open": [], "unsaved": []}
+    async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", snapshot):
+        shown = await screen(folder)
+    lock_file(2, pid=1, workspaceFolders=[f"/{name}"], ideName=name)
+    shown += await screen(folder)
+    assert r"VS a\x1b]0;owned\x07\x0a\u202eb" in shown
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", shown)
+
+
+async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
+    shown = await screen(folder, PYTHONIOENCODING="ascii")
+    assert shown.isascii()
+    assert "o none" in section(shown, "Editors")[0]
+
+
+@pytest.mark.parametrize("colourless", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colourless: bool) -> None:
+    deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
+    lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
+    short_name = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    }  # `drawbridge`, wherever the checkout is
+    environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colourless else {})
+    with Tmux.server(columns=80, rows=50) as tmux, mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
+        shell = ["sh", "-c", '"$@"; echo "ended: $?"; read line', "sh"]
+        pane = tmux.start("info", [*shell, *COMMAND, str(folder)], cwd=folder, environment=environment)
+        plain = pane.wait_for("ended: 0").splitlines()
+        painted = tmux.run("capture-pane", "-e", "-p", "-t", pane.id)
+    assert plain[0].startswith("Drawbridge  ")
+    assert "An IDE of some renown" in "\n".join(plain)
+    assert sum(line.rstrip().endswith("-<pid>.sock") for line in plain) == 2
+    assert all(columns(line) <= 80 for line in plain)
+    assert [line for line in plain if line.startswith("    ") and "·" not in line and "▸" not in line] == []
+    assert ("\x1b[1;31m" in painted or "\x1b[1m\x1b[31m" in painted) is not colourless
+
+
+# Asked wrongly, and the page
+
+
+async def test_what_it_can_not_do_is_said(tmp_path: Path) -> None:
+    ended, output, errors = await run("info", tmp_path / "missing")
+    assert (ended, output) == (2, "")
+    assert errors == f"drawbridge info: {tmp_path / 'missing'} is not a directory. Name one that exists.\n"
+    ended, output, errors = await run("info", tmp_path, DRAWBRIDGE_HOOK_DEADLINE="soon")
+    assert (ended, output) == (2, "")
+    assert "DRAWBRIDGE_HOOK_DEADLINE must be a whole number" in errors
+
+
+def test_every_key_of_the_json_is_described() -> None:
+    page = cli_reference.PAGE.read_text().partition("## drawbridge info")[2].partition("\n## ")[0]
+    described = {
+        key
+        for keys in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+        for key in re.findall(r"\w+", keys)
+    }
+    types = [
+        info.Report,
+        editors.Editor,
+        editors.OpenFile,
+        editors.Socket,
+        bridges.Bridge,
+        guards.Guard,
+        guards.Permissions,
+        running.Server,
+    ]
+    keys = {field.name for kind in types for field in dataclasses.fields(kind)} | {"neovim", "vscode"}
+    assert described == keys

@@ -1,0 +1,121 @@
+"""The real Gemini CLI on a terminal, in the test's own home and with the stub as its model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.rigs.tmux import Pane, Tmux, wait_until
+
+from .gemini_stub import GeminiStub
+
+KEY = "a-key-for-nobody"
+"""Only the stub ever sees it."""
+
+EDIT_DIALOG = r"Apply this change\?"
+"""The CLI's own question about a change of a file."""
+
+OPEN_FILES = r"\d+ open files? \(F4 to view\)"
+"""What the CLI's footer says once the editor has told it what is open."""
+
+LOST_SECONDS = 4.0
+"""After which an Enter that has done nothing was not heard."""
+
+PLACES = ("PATH", "HOME", "TMPDIR")
+QUIET = {
+    "GEMINI_CLI_NO_RELAUNCH": "true",  # else it starts itself again with a larger heap: twice the wait
+    "REMOTE_CONTAINERS": "1",  # else, inside a container, it looks for the editor on the container's host
+}
+
+SETTINGS = {
+    "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+    "ide": {"enabled": True, "hasSeenNudge": True},
+}
+"""As if the CLI had been through its first start and ``/ide enable``; nothing leaves this machine."""
+
+
+def prepare_home() -> None:
+    """Make the CLI's own folder in the test's home."""
+    folder = Path(os.environ["HOME"]) / ".gemini"
+    folder.mkdir(exist_ok=True)
+    (folder / "settings.json").write_text(json.dumps(SETTINGS))
+
+
+def environment(stub: GeminiStub) -> dict[str, str]:
+    """What a program needs to live in the test's home, and a CLI that it starts to talk to ``stub`` alone."""
+    places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
+    return places | QUIET | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GEMINI_API_KEY": KEY}
+
+
+def discovery_folder() -> Path:
+    return Path(os.environ["TMPDIR"]) / "gemini" / "ide"
+
+
+def wait_for_discovery(*, timeout: float = 30) -> Path:
+    """The discovery file of the one bridge that has announced itself in the test's home."""
+
+    def announced() -> Path | None:
+        files = list(discovery_folder().glob("gemini-ide-server-*.json"))
+        return files[0] if len(files) == 1 else None
+
+    try:
+        return wait_until(announced, timeout=timeout)
+    except TimeoutError:
+        found = [file.name for file in discovery_folder().glob("*")]
+        raise AssertionError(f"not one bridge after {timeout} s, but {found} in {discovery_folder()}") from None
+
+
+def discovered() -> dict[str, Any]:
+    """What the discovery file of the one bridge says."""
+    content: dict[str, Any] = json.loads(wait_for_discovery().read_text())
+    return content
+
+
+class Gemini:
+    """One interactive session. ``pane`` is its terminal."""
+
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+
+    @classmethod
+    def start(cls, tmux: Tmux, program: Path, *flags: str, project: Path, environment: Mapping[str, str]) -> Gemini:
+        gemini = cls(tmux.start("gemini", [str(program), *flags], cwd=project, environment=environment))
+        gemini.pane.wait_for("Type your message", timeout=20)
+        return gemini
+
+    def wait_for_editor(self) -> None:
+        """The CLI is connected and has been told what is open."""
+        self.pane.wait_for(OPEN_FILES)
+
+    def prompt(self, words: str) -> None:
+        """Type a prompt, or one of the CLI's own commands such as ``/ide status``, and send it."""
+        # The line that is being typed, not one of those that were sent: in the last of the boxes, with no question after it.
+        typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
+        self.pane.type(words)
+        self.pane.wait_for(typed)
+
+        self.pane.press("Enter")
+        pressed = time.monotonic()
+        broken = rf"> {re.escape(words)} *\n\s*\n▀+[^▀╭]*\Z"
+
+        def sent() -> bool | None:
+            nonlocal pressed
+            screen = self.pane.screen
+            # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends. While it
+            # starts it may hear none at all. One that comes too early answers the question that comes next.
+            lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
+            if lost or re.search(broken, screen):
+                self.pane.press("Enter")
+                pressed = time.monotonic()
+                return None
+            return None if re.search(typed, screen) else True
+
+        wait_until(sent, timeout=30)

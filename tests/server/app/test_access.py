@@ -1,0 +1,322 @@
+"""Nobody without the token gets anything; nobody comes by a web page of another place or by a name that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Opcode
+
+from drawbridge.core.errors import BadSetting, NotPrivate
+from drawbridge.server.app import client as client_module
+from drawbridge.server.app.client import AUTH_BYTES, UNFINISHED_BYTES
+from drawbridge.server.app.clients import STRANGERS
+from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
+from drawbridge.server.protocol.commands import Execute
+from tests.protocols.bytes_of import close, frame, request, text
+from tests.server.app.rig import TOKEN, Server, serving
+from tests.server.wire_client import connected
+from tests.transport.rig import Client
+from tests.waiting import PATIENCE, until
+
+
+async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:
+    """How the handshake is answered."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(request({"Host": f"127.0.0.1:{server.port}", **fields}, line=f"GET {path} HTTP/1.1"))
+    async with asyncio.timeout(PATIENCE):
+        status = int((await reader.readline()).split()[1])
+    writer.transport.abort()
+    return status
+
+
+# by the header
+
+
+async def test_the_right_token_in_the_header_lets_in_at_once(server: Server) -> None:
+    async with connected(server.url, TOKEN) as client:
+        assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+@pytest.mark.parametrize(
+    "shown", ["Bearer wrong", f"Bearer {TOKEN}x", "Bearer ", "", f"Basic {TOKEN}", TOKEN, f"bearer{TOKEN}"]
+)
+async def test_a_wrong_token_in_the_header_is_refused_before_anything_else(server: Server, shown: str) -> None:
+    assert await status_of(server, Authorization=shown) == 401
+    assert not list(server.clients)
+
+
+async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
+    assert await status_of(server, Authorization=f"bearer {TOKEN}") == 101
+
+
+# by the first message
+
+
+async def test_a_client_that_can_not_send_a_header_sends_the_token_first(server: Server) -> None:
+    async with connected(server.url) as client:
+        answer = await client.ask("auth", {"token": TOKEN, "client": "a browser"})
+        assert answer["type"] == "auth"
+        assert answer["data"]["client"] == "a browser"
+        assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+async def test_nothing_is_said_before_the_first_message(server: Server) -> None:
+    async with connect(server.url, proxy=None) as silent, connected(server.url, TOKEN) as other:
+        await other.ask("health_check")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(silent.recv(), 0.05)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"type":"auth","data":{"token":"wrong"}}',
+        '{"type":"auth","data":{}}',
+        '{"type":"auth","data":{"token":5}}',
+        '{"type":"project_list"}',
+        '{"type":"hello","data":{"client":"x"}}',
+        "nonsense",
+        "[" * 3_000,
+        '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "x" * AUTH_BYTES + '"}',
+    ],
+)
+async def test_any_other_first_message_ends_the_connection_and_does_nothing(server: Server, message: str) -> None:
+    async with connect(server.url, proxy=None) as stranger:
+        await stranger.send(message)
+        said = await stranger.recv()
+        assert '"UNAUTHORIZED"' in said
+        assert "127.0.0.1" not in said
+        with pytest.raises(ConnectionClosed):
+            await stranger.recv()
+        assert stranger.close_code == 4401
+    assert server.core.asked == []
+    assert not list(server.clients)
+
+
+async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
+    """Of one message of 200 kB; the server has read each before the next one is sent."""
+    for _ in range(10):
+        yield "x" * 20_000
+        await (await connection.ping())
+
+
+async def test_little_of_a_strangers_message_is_kept(server: Server) -> None:
+    async with connect(server.url, proxy=None) as stranger:
+        with pytest.raises(ConnectionClosed):
+            await stranger.send(pieces(stranger))
+        assert stranger.close_code == 1009
+    await until(lambda: not server.door.connections)
+
+
+async def test_the_token_lifts_that_limit(server: Server) -> None:
+    async with connect(server.url, proxy=None) as client:
+        await client.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+        assert '"auth"' in str(await client.recv())
+        await client.send(pieces(client))
+        assert '"JSON_PARSING"' in str(await client.recv())
+
+
+async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
+    """Among them one that is too large for a client without a token; the client does not wait for any answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    client = Client(reader, writer)
+    client.send(request({"Host": "localhost"}, line="GET /ws HTTP/1.1"))
+    assert (await client.head()).startswith(b"HTTP/1.1 101 ")
+    large = json.dumps({"type": "execute", "project_id": "p1", "data": {"prompt": "x" * 2 * UNFINISHED_BYTES}}).encode()
+    client.send(
+        text(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+        + text(large[:-10], fin=False)
+        + frame(Opcode.CONT, large[-10:])
+        + close(1000)
+    )
+    await until(lambda: server.core.left)
+    [done] = server.core.asked
+    assert isinstance(done, Execute)
+    assert len(done.prompt) == 2 * UNFINISHED_BYTES
+    client.cut()
+
+
+async def test_what_follows_a_wrong_token_is_not_heard(server: Server) -> None:
+    async with connect(server.url, proxy=None) as stranger:
+        await stranger.send('{"type":"auth","data":{"token":"wrong"}}')
+        await stranger.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+        await stranger.send('{"type":"project_list"}')
+        await stranger.wait_closed()
+    assert server.core.asked == []
+
+
+async def test_who_shows_no_token_in_time_is_closed_without_a_word(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "AUTH_SECONDS", 0.05)
+    async with connect(server.url, proxy=None) as stranger:
+        with pytest.raises(ConnectionClosed):
+            await stranger.recv()
+        assert stranger.close_code == 4401
+        assert stranger.close_reason == "the token did not arrive in time"
+
+
+async def test_who_has_shown_it_is_not_timed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "AUTH_SECONDS", 0.05)
+    async with connected(server.url) as client:
+        await client.ask("auth", {"token": TOKEN})
+        await asyncio.sleep(0.1)
+        assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: Server) -> None:
+    async with connected(server.url, TOKEN) as client:
+        assert (await client.ask("auth", {"token": "wrong"}))["data"]["code"] == "UNAUTHORIZED"
+        assert (await client.ask("auth", {"token": TOKEN, "client": "pad"}))["data"]["client"] == "pad"
+
+
+async def test_strangers_who_wait_give_way_the_oldest_first(server: Server) -> None:
+    strangers = [await connect(server.url, proxy=None) for _ in range(STRANGERS + 1)]
+    with pytest.raises(ConnectionClosed):
+        await strangers[0].recv()
+    assert strangers[0].close_code == 1013
+    await strangers[-1].send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+    assert '"auth"' in str(await strangers[-1].recv())
+    for stranger in strangers:
+        await stranger.close()
+    await until(lambda: not server.door.connections)
+
+
+async def test_the_token_is_never_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "drawbridge")
+    for shown in (TOKEN, "not-the-token"):
+        async with connect(server.url, proxy=None) as client:
+            await client.send(f'{{"type":"auth","data":{{"token":"{shown}"}}}}')
+            await client.recv()
+    assert await status_of(server, Authorization="Bearer also-not-the-token") == 401
+    assert "could not sign in" in caplog.text
+    assert "refused a request" in caplog.text
+    for shown in (TOKEN, "not-the-token"):
+        assert shown not in caplog.text
+
+
+# without one
+
+
+async def test_without_tokens_everybody_of_the_right_place_is_let_in(tmp_path: Path) -> None:
+    async with serving(tmp_path, token=None) as server:
+        async with connected(server.url) as client:
+            assert (await client.ask("project_list"))["type"] == "project_list"
+        assert await status_of(server, Origin="https://evil.example") == 403
+        assert await status_of(server, Host="evil.example") == 403
+
+
+# Origin and Host
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://127.0.0.1", "http://localhost:1"])
+async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server: Server, origin: str) -> None:
+    assert await status_of(server, Origin=origin, Authorization=f"Bearer {TOKEN}") == 403
+
+
+@pytest.mark.parametrize("place", ["/ws", "/"])
+@pytest.mark.parametrize("second", ["own", "https://evil.example"])
+async def test_an_origin_that_is_sent_twice_is_refused(server: Server, place: str, second: str) -> None:
+    """It is not known which of them the browser meant. Even both the same are nothing that a browser sends."""
+    own = f"http://127.0.0.1:{server.port}"
+    origins = [own, own if second == "own" else second]
+    for order in (origins, origins[::-1]):
+        assert await status_of(server, place, Origin=order, Authorization=f"Bearer {TOKEN}") == 403
+
+
+async def test_the_servers_own_page_is_let_in(server: Server) -> None:
+    assert await status_of(server, Origin=f"http://127.0.0.1:{server.port}") == 101
+    assert await status_of(server, Origin=f"https://127.0.0.1:{server.port}") == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "8.8.8.8", "[2001:db8::1]", "localhost.evil"]
+)
+async def test_a_name_that_is_not_ours_is_refused_even_with_the_token(server: Server, host: str) -> None:
+    assert await status_of(server, Host=f"{host}:{server.port}", Authorization=f"Bearer {TOKEN}") == 403
+
+
+async def test_our_names_are_ours(server: Server) -> None:
+    names = ["localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.0.0.5", "[::1]", "public.example"]
+    for host in [*names, socket.gethostname()]:
+        assert await status_of(server, Host=f"{host}:{server.port}") == 101, host
+
+
+def test_addresses_that_this_machine_has_are_its_names_and_no_others() -> None:
+    names = OwnNames()
+    for address in {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}:
+        assert str(address) in names
+    assert "203.0.113.7" not in names
+    assert "" not in names
+
+
+def test_what_is_loopback() -> None:
+    assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LocalHost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.1", "example", ""]))
+
+
+# other paths
+
+
+async def test_there_is_nothing_else_but_a_word_of_health(server: Server) -> None:
+    assert await status_of(server, "/") == 404
+    assert await status_of(server, "/ws/x") == 404
+    assert await status_of(server, "/health") == 404, "it is no WebSocket"
+
+    def get(path: str, **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return answer.status, body
+
+    assert await asyncio.to_thread(get, "/health") == (200, b'{"status":"ok"}')
+    assert (await asyncio.to_thread(get, "/health", Host="evil.example"))[0] == 403
+    assert (await asyncio.to_thread(get, "/ws"))[0] == 400
+    assert (await asyncio.to_thread(get, "/projects"))[0] == 404
+
+
+# the file
+
+
+def test_the_token_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "token"
+    token = owner_token(path)
+    assert len(token) >= 43
+    assert owner_token(path) == token
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert owner_token(tmp_path / "other" / "token") != token
+
+
+def test_a_token_that_others_could_read_is_taken_from_them(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = owner_token(path)
+    path.chmod(0o644)
+    assert owner_token(path) == token
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 40, b"two words " * 5])
+def test_a_file_that_holds_no_token_is_named_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(BadSetting, match="does not contain a token"):
+        owner_token(path)
+    assert path.read_bytes() == content
+
+
+def test_a_place_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotPrivate):
+        owner_token(tmp_path / "file" / "token")

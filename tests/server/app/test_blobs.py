@@ -1,0 +1,228 @@
+"""What is too large for a message: up in pieces, down in pieces, bounded, gone after an hour."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from drawbridge.server.app import blobs as blobs_module
+from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, PIECE_BYTES
+from tests.server.app.rig import Server
+from tests.server.wire_client import WireClient
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs(tmp_path / "blobs")
+
+
+def code_of(blobs: Blobs, *arguments: Any) -> str:
+    with pytest.raises(ClientError) as refused:
+        blobs.put(*arguments)
+    return refused.value.code
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# up
+
+
+async def test_a_blob_goes_up_in_pieces_and_comes_down_again(server: Server, client: WireClient) -> None:
+    whole = os.urandom(PIECE_BYTES + 1_000)
+    first = {"blob_id": "b1", "offset": 0, "data": encoded(whole[:PIECE_BYTES])}
+    assert (await client.ask("blob_put", first))["data"] == {"blob_id": "b1", "size": PIECE_BYTES, "complete": False}
+    second = {"blob_id": "b1", "offset": PIECE_BYTES, "data": encoded(whole[PIECE_BYTES:]), "last": True}
+    assert (await client.ask("blob_put", second))["data"]["complete"] is True
+    got = b""
+    while True:
+        piece = (await client.ask("blob_get", {"blob_id": "b1", "offset": len(got)}))["data"]
+        got += base64.b64decode(piece["data"])
+        assert piece["size"] == len(whole)
+        if piece["last"]:
+            break
+    assert got == whole
+    ended = (await client.ask("blob_get", {"blob_id": "b1", "offset": len(got)}))["data"]
+    assert (ended["data"], ended["last"]) == ("", True)
+
+
+async def test_a_piece_is_never_longer_than_a_message_may_be(server: Server, client: WireClient) -> None:
+    server.blobs.put("b1", 0, bytes(2_000_000), True)
+    answer = await client.ask("blob_get", {"blob_id": "b1", "length": 10_000_000})
+    assert len(base64.b64decode(answer["data"]["data"])) == PIECE_BYTES
+    assert len(str(answer)) < FRAME_BYTES
+
+
+async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: Server, client: WireClient) -> None:
+    server.blobs.put("half", 0, b"x", False)
+    for blob_id in (
+        "half",
+        "never",
+        "p1:1",
+        "p1:x",
+        "p1:",
+        ":1",
+        "p1:-1",
+        "p1:" + "9" * 50,
+        "x" * 200,
+        "../blobs/half",
+    ):
+        answer = await client.ask("blob_get", {"blob_id": blob_id})
+        assert answer["data"]["code"] == "BLOB_NOT_FOUND", blob_id
+
+
+def test_a_piece_that_does_not_go_on_is_refused_and_nothing_is_added(blobs: Blobs) -> None:
+    blobs.put("b", 0, b"one", False)
+    for offset in (1, 2, 4, 2**40):
+        with pytest.raises(ClientError) as refused:
+            blobs.put("b", offset, b"two", True)
+        assert refused.value.code == "BLOB_OFFSET"
+        assert refused.value.details == {"expected": 3, "complete": False}
+    blobs.put("b", 3, b"two", True)
+    assert blobs.take("b") == b"onetwo"
+    assert code_of(blobs, "b", 6, b"more", True) == "BLOB_OFFSET"
+    assert code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
+    assert blobs.take("b") == b"onetwo"
+
+
+def test_an_unfinished_blob_begins_anew_at_its_beginning(blobs: Blobs) -> None:
+    blobs.put("b", 0, b"long one", False)
+    blobs.put("b", 0, b"new", True)
+    assert blobs.take("b") == b"new"
+
+
+def test_an_empty_blob_is_one(blobs: Blobs) -> None:
+    blobs.put("b", 0, b"", True)
+    assert blobs.take("b") == b""
+
+
+def test_size_and_number_are_bounded_and_what_is_there_stays(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs_module, "MOST", 3)
+    monkeypatch.setattr(blobs_module, "ALTOGETHER", BLOB_BYTES + 10)
+    blobs.put("a", 0, bytes(BLOB_BYTES), True)
+    blobs.put("b", 0, bytes(8), False)
+    assert code_of(blobs, "b", 8, bytes(BLOB_BYTES), True) == "MESSAGE_SIZE_LIMIT"
+    assert code_of(blobs, "b", 8, bytes(3), True) == "RESOURCE_LIMIT"
+    blobs.put("b", 8, bytes(2), True)
+    blobs.put("c", 0, b"", True)
+    assert code_of(blobs, "d", 0, b"", True) == "RESOURCE_LIMIT"
+    assert len(blobs.take("a")) == BLOB_BYTES
+    assert len(blobs.take("b")) == 10
+
+
+@pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
+def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) -> None:
+    """One device can't block another, and all of them together can't block the owner."""
+
+    def fill(device: str | None) -> int:
+        for number in count():
+            with contextlib.suppress(ClientError):
+                blobs.put(uuid4().hex, 0, bytes(size), True, device)
+                continue
+            return number
+        raise AssertionError
+
+    most = min(blobs_module.MOST, blobs_module.ALTOGETHER // (size or 1))
+    assert fill("one") == most // 2
+    assert fill("one") == 0
+    assert fill("two") == most * 3 // 4 - most // 2
+    assert fill("three") == 0
+    assert fill(None) == most - most * 3 // 4
+
+
+def test_a_piece_counts_for_the_device_that_sends_it(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can make another's blob grow at the other's cost."""
+    monkeypatch.setattr(blobs_module, "MOST", 4)
+    blobs.put("a", 0, b"x", False)
+    blobs.put("b", 0, b"x", False)
+    for blob_id in ("a", "b"):
+        blobs.put(blob_id, 1, b"y", False, "one")
+    assert code_of(blobs, "c", 0, b"x", True, "one") == "RESOURCE_LIMIT"
+    blobs.put("c", 0, b"x", True)
+
+
+def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    blobs.put("old", 0, b"x", True)
+    blobs.put("used", 0, b"y", True)
+    now += 3_000
+    blobs.take("used")
+    now += 1_000
+    blobs.put("new", 0, b"z", True)
+    assert sorted(path.name for path in (tmp_path / "blobs").iterdir()) == ["new", "used"]
+    with pytest.raises(ClientError):
+        blobs.take("old")
+    assert blobs.take("used") == b"y"
+
+
+def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    blobs.put("secret", 0, b"x", True)
+    assert (tmp_path / "blobs").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "blobs" / "secret").stat().st_mode & 0o777 == 0o600
+    Blobs(tmp_path / "blobs")
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
+def test_a_disk_that_takes_nothing_is_said_and_the_blob_begins_anew(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs.put("b", 0, b"one", False)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", full)
+        assert code_of(blobs, "b", 3, b"two", True) == "FILE_OPERATION"
+    assert code_of(blobs, "b", 3, b"two", True) == "BLOB_OFFSET"
+    blobs.put("b", 0, b"three", True)
+    assert blobs.take("b") == b"three"
+
+
+def full(file: int, data: bytes) -> int:
+    raise OSError(28, "No space left on device")
+
+
+# down
+
+
+async def test_a_record_of_the_history_comes_in_pieces_and_is_read_once(server: Server, client: WireClient) -> None:
+    await client.ask("project_create", {"path": "/a"})
+    line = b'{"seq":7,"message":"' + b"x" * 1_200_000 + b'"}'
+    server.core.records[7] = line
+    first = (await client.ask("blob_get", {"blob_id": "p1:7"}))["data"]
+    assert first["size"] == len(line)
+    server.core.records.clear()  # it is not asked for again
+    second = (await client.ask("blob_get", {"blob_id": "p1:7", "offset": PIECE_BYTES}))["data"]
+    third = (await client.ask("blob_get", {"blob_id": "p1:7", "offset": 2 * PIECE_BYTES}))["data"]
+    assert b"".join(base64.b64decode(piece["data"]) for piece in (first, second, third)) == line
+    assert [piece["last"] for piece in (first, second, third)] == [False, False, True]
+
+
+def test_a_line_over_the_limit_becomes_a_preview_that_names_where_all_of_it_is() -> None:
+    text = json.dumps({"type": "user", "message": {"content": [{"type": "tool_result", "content": "y" * 3_000_000}]}})
+    said = json.loads(messages.agent_message(text.encode(), project_id="p1", session_id="s", seq=9))
+    assert said["seq"] == 9
+    assert said["data"]["truncated"] == {"blob_id": "p1:9", "bytes": len(text)}
+    content = said["data"]["messages"][0]["message"]["content"][0]
+    assert content["type"] == "tool_result"
+    assert content["content"].startswith("yyyy")
+    assert content["content"].endswith("…")
+    assert len(json.dumps(said)) < FRAME_BYTES
+    record = json.loads(bytes(messages.history_record(b'{"seq":9,"message":' + text.encode() + b"}", "p1", 9)))
+    assert record["seq"] == 9
+    assert record["truncated"]["blob_id"] == "p1:9"
+    small = messages.agent_message(b'{"type":"result"}', project_id="p1", session_id="s", seq=9)
+    assert b"truncated" not in small

@@ -1,0 +1,455 @@
+"""What clients ask: in order, each answered once and by its name; what can't be understood harms nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from drawbridge.core.errors import HistoryNotWritten, NotPrivate
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.app.connection import ASIDE, INBOX
+from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol.client_errors import CODES, ClientError
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
+from tests.server.app.rig import TOKEN, Server
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import until
+
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
+    """What each of the messages is answered on one connection, which must still be usable afterwards."""
+    async with connect(server.url, additional_headers=HEADERS, proxy=None) as connection:
+        answers = []
+        for message in messages:
+            await connection.send(message)
+            answers.append(json.loads(await connection.recv()))
+        await connection.send('{"type":"project_list","request_id":"last"}')
+        assert json.loads(await connection.recv())["request_id"] == "last"
+        return answers
+
+
+# who is who
+
+
+async def test_hello_tells_what_this_server_is(client: WireClient) -> None:
+    said = (await client.ask("hello", {"client": "my phone", "version": "2.0"}))["data"]
+    assert said["server"] == "drawbridge"
+    assert said["version"] == "1.2.3"
+    assert said["protocol"] == 1
+    assert said["agents"] == ["demo"]
+    assert said["limits"]["message_bytes"] == 1_000_000
+    assert set(said["features"]) == {row.name for row in COMMANDS}
+
+
+async def test_a_client_goes_by_the_name_that_it_gives_itself_and_by_its_address_until_then(client: WireClient) -> None:
+    assert (await client.ask("execute", {"prompt": "x"}, "p1"))["data"]["run_id"] == "run_127.0.0.1"
+    await client.ask("hello", {"client": "my phone"})
+    assert (await client.ask("execute", {"prompt": "x"}, "p1"))["data"]["run_id"] == "run_my phone"
+
+
+async def test_health_is_told_over_the_socket(server: Server, client: WireClient) -> None:
+    health = (await client.ask("health_check"))["data"]
+    assert health["status"] == "ok"
+    assert health["clients"] == 1
+    assert health["problems"] == []
+    assert health["disk_free_mb"] > 0
+
+
+async def test_topics_are_followed_and_left(server: Server, client: WireClient) -> None:
+    answer = await client.ask("subscribe", {"topics": ["projects", "approvals"]})
+    assert answer["data"]["topics"] == ["approvals", "projects", "stats"]
+    assert len(server.core.followers["projects"]) == len(server.core.followers["approvals"]) == 1
+    answer = await client.ask("unsubscribe", {"topics": ["projects", "stats"]})
+    assert answer["data"]["topics"] == ["approvals"]
+    assert not server.core.followers["projects"]
+
+
+# answers
+
+
+async def test_every_answer_carries_the_id_of_its_request(client: WireClient) -> None:
+    for type, data in [("project_list", None), ("health_check", None), ("set_mode", {"mode": "plan"})]:
+        await client.tell(type, data, "p1" if data else None, request_id=f"mine-{type}")
+        assert (await client.next())["request_id"] == f"mine-{type}"
+
+
+async def test_who_gives_no_id_gets_answers_without_one_and_no_empty_ones(client: WireClient) -> None:
+    await client.tell("set_mode", {"mode": "plan"}, "p1")
+    await client.tell("project_list")
+    answer = await client.next()
+    assert answer["type"] == "project_list"
+    assert "request_id" not in answer
+
+
+async def test_requests_are_worked_on_in_their_order(server: Server, client: WireClient) -> None:
+    for number in range(300):
+        await client.tell("project_create", {"path": f"/{number}"}, request_id=str(number))
+    await until(lambda: len(client.heard) == 300)
+    assert [message["request_id"] for message in client.heard] == [str(number) for number in range(300)]
+    assert [command.path for command in server.core.asked] == [f"/{number}" for number in range(300)]  # type: ignore[attr-defined]
+
+
+async def test_what_takes_long_keeps_nothing_else_waiting(server: Server, client: WireClient) -> None:
+    server.core.go_on.clear()
+    await client.tell("agent_kill", project_id="p1", request_id="slow")
+    assert (await client.ask("project_list"))["type"] == "project_list"
+    assert [message["request_id"] for message in client.heard] == ["request-1"]
+    server.core.go_on.set()
+    await client.hear("ok")
+
+
+async def test_so_many_may_take_long_at_once_and_no_more(server: Server, client: WireClient) -> None:
+    server.core.go_on.clear()
+    for number in range(100):
+        await client.tell("agent_kill", project_id="p1", request_id=str(number))
+    await client.tell("project_list", request_id="behind")
+    await until(lambda: len(server.core.asked) >= 16)
+    async with connected(server.url, TOKEN) as other:
+        assert (await other.ask("project_list"))["type"] == "project_list"
+    assert len(server.core.asked) == 16 + 1
+    server.core.go_on.set()
+    await until(lambda: len(client.heard) == 101)
+
+
+async def test_who_asks_faster_than_it_is_answered_is_not_read_from(server: Server, client: WireClient) -> None:
+    server.core.go_on.clear()
+    for number in range(2_000):
+        await client.tell("agent_kill", project_id="p1", request_id=str(number))
+    [there] = server.site.connections
+    await until(lambda: there._held)
+    assert len(there._inbox) < 2_000 - INBOX
+    server.core.go_on.set()
+    await until(lambda: len(client.heard) == 2_000)
+    assert not there._held
+
+
+async def test_what_was_asked_before_a_client_left_is_still_done(server: Server) -> None:
+    async with connect(server.url, additional_headers=HEADERS, proxy=None) as connection:
+        for number in range(5):
+            await connection.send(f'{{"type":"project_create","data":{{"path":"/{number}"}}}}')
+        await connection.send('{"type":"project_join","project_id":"p1"}')
+    await until(lambda: server.core.left)
+    assert len(server.core.asked) == 6
+    assert server.core.subscribers == {}, "it has joined and is gone"
+    assert not list(server.clients)
+
+
+# bad ones
+
+
+WRONG = [
+    ("nonsense", "JSON_PARSING", None),
+    ("", "JSON_PARSING", None),
+    ("[]", "JSON_PARSING", None),
+    ('"project_list"', "JSON_PARSING", None),
+    ("[" * 100_000, "JSON_PARSING", None),
+    ('{"type":"execute","data":' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}", "JSON_PARSING", None),
+    ('{"type":"project_list","data":{"a":"\\ud800"}}', "JSON_PARSING", None),
+    ("{}", "VALIDATION_FAILED", "type"),
+    ('{"type":5}', "VALIDATION_FAILED", "type"),
+    ('{"type":"projectlist"}', "UNKNOWN_TYPE", "type"),
+    ('{"type":"' + "x" * 900_000 + '"}', "UNKNOWN_TYPE", "type"),
+    ('{"type":"project_list","data":[]}', "VALIDATION_FAILED", "data"),
+    ('{"type":"project_list","request_id":""}', "VALIDATION_FAILED", "request_id"),
+    ('{"type":"project_list","request_id":7}', "VALIDATION_FAILED", "request_id"),
+    ('{"type":"project_list","request_id":"' + "x" * 201 + '"}', "VALIDATION_FAILED", "request_id"),
+    ('{"type":"project_create"}', "VALIDATION_FAILED", "data.path"),
+    ('{"type":"project_create","data":null}', "VALIDATION_FAILED", "data.path"),
+    ('{"type":"project_create","data":{"path":""}}', "VALIDATION_FAILED", "data.path"),
+    ('{"type":"project_create","data":{"path":["/"]}}', "VALIDATION_FAILED", "data.path"),
+    ('{"type":"project_join"}', "VALIDATION_FAILED", "project_id"),
+    ('{"type":"project_join","project_id":5}', "VALIDATION_FAILED", "project_id"),
+    ('{"type":"project_join","project_id":"a","data":{"project_id":"b"}}', "VALIDATION_FAILED", "project_id"),
+    ('{"type":"project_join","project_id":"a","data":{"after_seq":-1}}', "VALIDATION_FAILED", "data.after_seq"),
+    ('{"type":"project_join","project_id":"a","data":{"after_seq":1.5}}', "VALIDATION_FAILED", "data.after_seq"),
+    ('{"type":"project_join","project_id":"a","data":{"after_seq":' + "9" * 400 + "}}", "VALIDATION_FAILED", "data.after_seq"),
+    ('{"type":"execute","project_id":"a","data":{}}', "VALIDATION_FAILED", "data.prompt"),
+    ('{"type":"execute","project_id":"a","data":{"prompt":""}}', "VALIDATION_FAILED", "data.prompt"),
+    (
+        '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"modle":"m"}}}',
+        "UNKNOWN_OPTION",
+        "data.options.modle",
+    ),
+    (
+        '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"' + "m" * 900_000 + '":1}}}',
+        "UNKNOWN_OPTION",
+        f"data.options.{'m' * 80}",
+    ),
+    (
+        '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"a\\nb`":1}}}',
+        "UNKNOWN_OPTION",
+        "data.options.a\\nb`",
+    ),
+    (
+        '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"add_dirs":["/a",2]}}}',
+        "VALIDATION_FAILED",
+        "data.options.add_dirs[1]",
+    ),
+    ('{"type":"get_messages","project_id":"a","data":{"since":"yesterday"}}', "VALIDATION_FAILED", "data.since"),
+    ('{"type":"get_messages","project_id":"a","data":{"since":"2026-01-01T00:00:00"}}', "VALIDATION_FAILED", "data.since"),
+    ('{"type":"get_messages","project_id":"a","data":{"limit":0}}', "VALIDATION_FAILED", "data.limit"),
+    ('{"type":"subscribe","data":{"topics":["stats","gossip"]}}', "VALIDATION_FAILED", "data.topics[1]"),
+    (
+        '{"type":"permission_response","project_id":"a","data":{"approval_id":"x","decision":"maybe"}}',
+        "VALIDATION_FAILED",
+        "data.decision",
+    ),
+    ('{"type":"blob_put","data":{"blob_id":"../x","offset":0,"data":""}}', "VALIDATION_FAILED", "data.blob_id"),
+    ('{"type":"blob_put","data":{"blob_id":"a\\n","offset":0,"data":""}}', "VALIDATION_FAILED", "data.blob_id"),
+    ('{"type":"blob_put","data":{"blob_id":"x","offset":0,"data":"?"}}', "VALIDATION_FAILED", "data.data"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "code", "field"), WRONG, ids=lambda value: str(value)[:60])
+async def test_what_can_not_be_understood_is_said_with_its_field_and_changes_nothing(
+    server: Server, message: str, code: str, field: str | None
+) -> None:
+    [answer] = await raw(server, message)
+    error = answer["data"]
+    assert answer["type"] == "error"
+    assert error["code"] == code
+    assert error.get("field") == field
+    assert error["error"] == error["message"]
+    assert "Nothing was done" in error["message"]
+    assert error["retryable"] is False
+    assert error["correlation_id"].startswith("client_")
+    assert len(json.dumps(answer)) < 1_000, "it does not repeat what it was sent"
+    assert [type(command) for command in server.core.asked] == [say.ProjectList]
+
+
+async def test_a_wrong_request_keeps_its_id_where_that_can_be_read(server: Server) -> None:
+    answers = await raw(
+        server,
+        '{"type":"nope","request_id":"a"}',
+        '{"type":"execute","request_id":"b","project_id":"p","data":{}}',
+        '{"request_id":"c","type":5}',
+        '{"type":"project_list","request_id":5}',
+    )
+    assert [answer.get("request_id") for answer in answers] == ["a", "b", "c", None]
+    assert [answer["data"].get("request_id") for answer in answers] == ["a", "b", "c", None]
+
+
+UNREADABLE = {
+    "half a surrogate pair": '{"type":"execute","project_id":"p","data":{"prompt":"x \\ud83d"},"request_id":"a"}',
+    "the other half": '{"request_id":"a","type":"execute","project_id":"p","data":{"prompt":"\\ude00 x"}}',
+    "in a name": '{"type":"execute","project_id":"p","data":{"\\ud800":1},"request_id":"a"}',
+    "in the project": '{"type":"execute","project_id":"\\udfff","data":{"prompt":"x"},"request_id":"a"}',
+    "a line break": '{"type":"execute","project_id":"p","data":{"prompt":"x\ny"},"request_id":"a"}',
+    "in the type": '{"type":"\\ud800","request_id":"a"}',
+}
+
+
+@pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE)
+async def test_a_request_with_unreadable_text_keeps_its_id(server: Server, message: str) -> None:
+    """Its client waits for an answer to just this request."""
+    [answer] = await raw(server, message)
+    assert (answer["type"], answer["data"]["code"]) == ("error", "JSON_PARSING")
+    assert answer["request_id"] == answer["data"]["request_id"] == "a"
+    assert [type(command) for command in server.core.asked] == [say.ProjectList]
+
+
+@pytest.mark.parametrize("request_id", ['"\\ud800"', '""', "[]", "7", "1" * 9_000], ids=lambda value: value[:10])
+async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, request_id: str) -> None:
+    [answer] = await raw(server, f'{{"type":"\\ud800","request_id":{request_id}}}')
+    assert answer["data"]["code"] == "JSON_PARSING"
+    assert "request_id" not in answer
+
+
+async def test_what_the_specifications_own_client_sends_is_understood(server: Server) -> None:
+    """Its Go structs always have ``data``, null where there is nothing, and the project where each message likes it."""
+    await raw(
+        server,
+        '{"type":"project_list","data":null}',
+        '{"type":"project_create","data":{"path":"/a"}}',
+        '{"type":"execute","project_id":"p1","data":{"prompt":"x","options":{"allowed_tools":["Bash"]}}}',
+        '{"type":"execute","data":{"project_id":"p1","prompt":"x"}}',
+    )
+    assert [type(command).__name__ for command in server.core.asked] == [
+        "ProjectList", "ProjectCreate", "Execute", "Execute", "ProjectList",
+    ]  # fmt: skip
+    assert all(command.project_id == "p1" for command in server.core.asked if isinstance(command, say.Execute))
+
+
+SPECIFICATIONS_OPTIONS = {
+    "dangerously_skip_permissions": True,
+    "allowed_tools": ["Bash(git *)", "Read"],
+    "disallowed_tools": ["WebFetch"],
+    "mcp_config": "/home/ada/mcp.json",
+    "append_system_prompt": "Be brief.",
+    "permission_mode": "acceptEdits",
+    "model": "sonnet",
+    "fallback_model": "opus",
+    "add_dirs": ["/srv/shared"],
+    "strict_mcp_config": True,
+}
+
+
+async def test_every_option_of_the_specification_arrives_as_it_was_said(server: Server) -> None:
+    await raw(
+        server,
+        json.dumps({"type": "execute", "project_id": "p1", "data": {"prompt": "x", "options": SPECIFICATIONS_OPTIONS}}),
+    )
+    [asked, _] = server.core.asked
+    assert isinstance(asked, say.Execute)
+    options = json.loads(msgspec.json.encode(asked.options))
+    assert {name: options[name] for name in SPECIFICATIONS_OPTIONS} == SPECIFICATIONS_OPTIONS
+
+
+async def test_a_message_over_the_limit_ends_the_connection_with_1009_and_no_other(
+    server: Server, client: WireClient
+) -> None:
+    async with connect(server.url, additional_headers=HEADERS, proxy=None) as large:
+        head = '{"type":"project_create","data":{"path":"'
+        await large.send(head + "x" * (MESSAGE_BYTES - len(head) - 3) + '"}}')
+        assert '"project_state"' in str(await large.recv())
+        with contextlib.suppress(ConnectionClosed):
+            await large.send("x" * (MESSAGE_BYTES + 1))
+        await large.wait_closed()
+        assert large.close_code == 1009
+    assert len(server.core.asked) == 1
+    assert (await client.ask("health_check"))["type"] == "health"
+
+
+async def test_a_binary_message_ends_the_connection_with_1003(server: Server, client: WireClient) -> None:
+    async with connect(server.url, additional_headers=HEADERS, proxy=None) as binary:
+        await binary.send(b'{"type":"project_list"}')
+        with pytest.raises(ConnectionClosed):
+            await binary.recv()
+        assert binary.close_code == 1003
+    assert server.core.asked == []
+    assert (await client.ask("health_check"))["type"] == "health"
+
+
+# faults of the core
+
+
+async def test_an_error_of_the_core_is_told_to_who_asked(server: Server, client: WireClient) -> None:
+    server.core.fault = ClientError("PROCESS_ACTIVE", "Busy.", details={"run_id": "r1"})
+    answer = await client.ask("set_mode", {"mode": "x"}, "p1")
+    assert answer["project_id"] == "p1"
+    assert answer["data"]["code"] == "PROCESS_ACTIVE"
+    assert answer["data"]["retryable"] is True
+    assert answer["data"]["details"] == {"run_id": "r1"}
+
+
+async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_under_its_id(
+    server: Server, client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.core.fault = FileNotFoundError(2, "No such file", "/secret/path")
+    answer = await client.ask("set_mode", {"mode": "x"}, "p1")
+    assert answer["data"]["code"] == "INTERNAL_ERROR"
+    assert "/secret/path" not in json.dumps(answer)
+    assert "FileNotFoundError" not in json.dumps(answer)
+    assert "/secret/path" in caplog.text
+    assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (HistoryNotWritten("The disk is full. Nothing was kept.", disk_full=True), "DISK_SPACE_LOW"),
+        (HistoryNotWritten("The disk fails. Nothing was kept."), "FILE_OPERATION"),
+        (NotPrivate("/secret/path can't be written."), "FILE_OPERATION"),
+    ],
+)
+async def test_what_the_disk_refuses_is_said_without_a_path(
+    server: Server, client: WireClient, fault: Exception, code: str
+) -> None:
+    server.core.fault = fault
+    error = (await client.ask("set_mode", {"mode": "x"}, "p1"))["data"]
+    assert (error["code"], error["retryable"]) == (code, True)
+    assert "/secret" not in error["message"]
+    assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+async def test_while_the_server_ends_nothing_is_begun(server: Server, client: WireClient) -> None:
+    server.dispatch.end()
+    answer = await client.ask("project_create", {"path": "/a"})
+    assert (answer["data"]["code"], answer["data"]["retryable"]) == ("SHUTTING_DOWN", True)
+    assert server.core.asked == []
+
+
+def test_every_code_says_what_it_means() -> None:
+    assert all(kind.meaning.endswith(".") for kind in CODES.values())
+    with pytest.raises(KeyError):
+        ClientError("NO_SUCH_CODE", "x")
+
+
+# any
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+REQUESTS: dict[str, type[say.Command]] = {row.name: row.request for row in COMMANDS}
+FIELDS = sorted({field for request in REQUESTS.values() for field in request.__struct_fields__})
+
+
+@given(
+    st.sampled_from(sorted(REQUESTS)),
+    st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5) | JSON,
+    st.none() | JSON,
+    st.none() | JSON,
+)
+def test_any_json_is_a_command_or_an_error(type: str, data: Any, project_id: Any, request_id: Any) -> None:
+    text = json.dumps({"type": type, "data": data, "project_id": project_id, "request_id": request_id})
+    try:
+        command = say.parse(text, REQUESTS)
+    except ClientError:
+        assert say.request_id_of(text) in (None, request_id)
+        return
+    assert REQUESTS[type] is command.__class__
+    assert command.request_id == request_id
+    if isinstance(command, say.ProjectCommand):
+        assert command.project_id in (project_id, (data or {}).get("project_id"))
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_command_or_an_error(text: str) -> None:
+    try:
+        say.parse(text, REQUESTS)
+    except ClientError:
+        say.request_id_of(text)
+
+
+async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    went: list[str] = []
+    monkeypatch.setattr(server.site._entrance, "went", went.append)
+    monkeypatch.setattr(server.dispatch, "answer", fails)
+    async with connected(server.url, TOKEN) as client:
+        await client.tell("hello")
+        assert await client.close_code() == 1011
+    await until(lambda: not list(server.clients))
+    assert went == ["127.0.0.1"]
+
+
+async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:
+    """Its token was revoked while its requests waited for others of its own."""
+    server.core.go_on.clear()
+    async with connected(server.url, TOKEN) as client:
+        for _ in range(ASIDE + 1):
+            await client.tell("agent_kill", {}, "p1")
+        await client.tell("execute", {"prompt": "x"}, "p1")
+        await until(lambda: len(server.core.asked) == ASIDE)
+        (inside,) = server.site.connections
+        inside.client.dismiss(ClientError("TOKEN_REVOKED", "This device's token was revoked."))
+        server.core.go_on.set()
+        await inside.done()
+    assert len(server.core.asked) == ASIDE

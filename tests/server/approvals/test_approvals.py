@@ -1,0 +1,362 @@
+"""A question of an agent: the first answer counts, everybody hears of it, the agent hears it once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.agents.base import Proposal, Question
+from drawbridge.server.app.frames import frame
+from drawbridge.server.auth import audited
+from drawbridge.server.events import Announced, ApprovalResolved
+from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import FRAME_BYTES
+from tests.server.twin import Client, Server, records, serving, settled
+from tests.waiting import until
+
+
+async def asked(server: Server, phone: Client, project: str) -> str:
+    process = await server.running(phone, project)
+    process.asks("q1")
+    return str(phone.of_type("permission_request")[-1]["data"]["approval_id"])
+
+
+async def test_a_question_shows_what_would_change(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await asked(server, phone, project)
+        (request,) = phone.of_type("permission_request")
+        assert request["data"]["tool_name"] == "Write"
+        assert request["data"]["proposal"] == {"path": "/p/a.py", "old_text": "old\n", "new_text": "new\n"}
+        assert request["seq"] == request["data"]["seq"] == records(server, project)[-1]["seq"]
+        [listed] = (await server.does(Client(), "project_list"))["data"]["projects"]
+        [waiting] = listed["approvals"]
+        assert (waiting["approval_id"], waiting["tool_name"]) == (request["data"]["approval_id"], "Write")
+        assert listed["last_seq"] == request["seq"]
+        joined = (await server.does(Client(), "project_join", project))["data"]["data"]
+        [shown] = joined["open_approvals"]
+        assert shown == request["data"] | {"created_at": waiting["created_at"]}
+        server.agent.latest.ends()
+
+
+async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        approval = await asked(server, phone, project)
+        await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        with pytest.raises(ClientError) as late:
+            await server.does(page, "permission_response", project, approval_id=approval, decision="deny")
+        assert late.value.code == "APPROVAL_RESOLVED"
+        assert late.value.details == {"by": "phone", "decision": "allow", "client_id": phone.id}
+        assert [(question, answer.allow) for question, answer in server.agent.latest.answers] == [("q1", True)]
+        (resolved,) = page.updates("permission_resolved")
+        assert (resolved["by"], resolved["decision"], resolved["client_id"]) == ("phone", "allow", phone.id)
+        assert "edited" not in resolved
+        server.agent.latest.ends()
+
+
+async def test_a_late_answer_is_told_what_became_of_the_question_after_a_restart_too(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        answered = await asked(server, phone, project)
+        await server.does(phone, "permission_response", project, approval_id=answered, decision="deny")
+        server.agent.latest.asks("q2")
+        waiting = str(phone.of_type("permission_request")[-1]["data"]["approval_id"])
+    async with serving(tmp_path) as server:
+        denied = {"by": "phone", "decision": "deny", "client_id": phone.id}
+        expected = {answered: denied, waiting: {"reason": "the server is ending"}}
+        for approval, details in expected.items():
+            with pytest.raises(ClientError) as late:
+                await server.does(page, "permission_response", project, approval_id=approval, decision="allow")
+            assert (late.value.code, late.value.details) == ("APPROVAL_RESOLVED", details)
+
+
+async def test_an_edited_input_and_a_reason_reach_the_agent(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        await server.does(
+            phone, "permission_response", project,
+            approval_id=approval, decision="allow", updated_input={"content": "mine"}, remember=True,
+        )  # fmt: skip
+        ((_, decision),) = server.agent.latest.answers
+        assert decision.updated_input is not None
+        assert bytes(decision.updated_input) == b'{"content":"mine"}'
+        assert decision.remember
+        server.agent.latest.ends()
+
+
+EDITED = [
+    ({"file_path": "/p/a.py", "content": "mine\n"}, {"edited": True, "new_text": "mine\n"}),
+    ({"file_path": "/p/a.py", "content": "new\n", "extra": 1}, {}),
+    ({"file_path": "/p/a.py", "content": "x" * 200_000}, {"edited": True}),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), EDITED, ids=["another text", "the same text", "a large text"])
+async def test_an_edited_answer_is_marked_for_every_client(
+    tmp_path: Path, given: dict[str, object], told: dict[str, object]
+) -> None:
+    """In the moment, and to a client that reads the history later."""
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        approval = await asked(server, phone, project)
+        answer = {"approval_id": approval, "decision": "allow", "updated_input": given}
+        replied = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
+        later = Client()
+        await server.does(later, "project_join", project, after_seq=0)
+        await until(lambda: later.updates("permission_resolved"), what="the replay")
+        for resolved in (replied, *page.updates("permission_resolved"), *later.updates("permission_resolved")):
+            found = {name: resolved[name] for name in ("edited", "new_text", "updated_input") if name in resolved}
+            assert found == told
+        server.agent.latest.ends()
+
+
+@pytest.mark.parametrize(
+    ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
+)
+async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
+    """Control characters take six bytes each in JSON. The agent gets all of it."""
+    phone, page = Client("phone"), Client("page")
+    edited, message = "\x01" * 149_000, "m" * letters
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        approval = await asked(server, phone, project)
+        answer = {"approval_id": approval, "decision": "allow", "message": message}
+        given = {"file_path": "/p/a.py", "content": edited}
+        replied = await server.does(phone, "permission_response", project, updated_input=given, **answer)
+        later = Client()
+        await server.does(later, "project_join", project, after_seq=0)
+        await until(lambda: later.updates("permission_resolved"), what="the replay")
+        expected = {"edited": True, "message": message} | ({"new_text": edited} if told else {})
+        for resolved in (
+            replied["data"]["data"],
+            *(client.updates("permission_resolved")[0] for client in (page, later)),
+        ):
+            assert {name: resolved[name] for name in ("edited", "message", "new_text") if name in resolved} == expected
+        assert max(len(frame.data) for frame in page.frames + later.frames) <= FRAME_BYTES
+        [(_, decision)] = server.agent.latest.answers
+        assert decision.updated_input is not None
+        assert json.loads(bytes(decision.updated_input)) == given
+        server.agent.latest.ends()
+
+
+def test_a_message_that_fits_into_no_frame_is_cut() -> None:
+    resolved = ApprovalResolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES)
+    assert resolved.shown.message is not None
+    assert resolved.shown.message.endswith("…")
+    assert len(frame(Announced("p", Path("/p"), resolved)).data) <= FRAME_BYTES
+
+
+async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
+        approval = phone.of_type("permission_request")[-1]["data"]["approval_id"]
+        answer = {"approval_id": approval, "decision": "allow", "updated_input": {"command": "ls -a", "n": 1}}
+        resolved = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
+        assert resolved["edited"] is True
+        assert resolved["updated_input"] == {"command": "ls -a", "n": 1}
+        process.ends()
+
+
+async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
+    """For a file, for a file in a linked directory, and for one that does not exist yet."""
+    phone = Client()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
+    (tmp_path / "work" / "vendor").symlink_to(tmp_path)
+    plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
+    async with serving(tmp_path / "data") as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
+        for given, targets in (
+            ({"file_path": plain}, None),
+            ({"file_path": link}, {link: str(tmp_path / ".bashrc")}),
+            ({"notebook_path": inside}, {inside: str(tmp_path / "new.md")}),
+            (
+                {"toolCallId": "t", "content": content},
+                {link: str(tmp_path / ".bashrc"), inside: str(tmp_path / "new.md")},
+            ),
+            ({"file_path": "/a\0b"}, None),
+            ({"command": link, "path": 5, "content": None}, None),
+        ):
+            process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
+            assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
+        asked = Raw(b'{"command":"cat config"}')
+        process.heard(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
+        assert phone.of_type("permission_request")[-1]["data"]["link_targets"] == {inside: str(tmp_path / "new.md")}
+        process.ends()
+
+
+async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.asks("q1")
+        (asked,) = phone.of_type("permission_request")
+        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow", "updated_input_blob": "large"}
+        server.blobs.kept["large"] = b"[1]"
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, **answer)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
+        assert process.answers == []
+        server.blobs.kept["large"] = json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode()
+        await server.does(phone, "permission_response", project, **answer)
+        [(_, decision)] = process.answers
+        assert decision.updated_input is not None
+        assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
+        process.ends()
+
+
+async def test_a_question_with_a_number_that_is_out_of_range_is_one_like_any_other(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        given = Raw(b'{"file_path":"/p/a.py","content":"new\\n","n":1e999}')
+        process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
+        [request] = phone.of_type("permission_request")
+        approval = request["data"]["approval_id"]
+        asked = server.core.question(project, approval)
+        [waiting] = (await server.does(Client(), "project_join", project))["data"]["data"]["open_approvals"]
+        assert waiting["seq"] == request["seq"]
+        answer = await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        command = commands.PermissionResponse(project_id=project, approval_id=approval, decision="allow")
+        assert audited.permission_response(command, answer["data"], asked)["path"] == "/p/a.py"
+        assert [(question, decision.allow) for question, decision in process.answers] == [("q1", True)]
+        process.ends()
+
+
+@pytest.mark.parametrize("given", ['{"n":1e999}', '{"n":' + "1" * 5_000 + "}", '{"n":' + "[" * 600 + "]" * 600 + "}"])
+@pytest.mark.parametrize("how", ["updated_input", "updated_input_blob"])
+async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_question_stays_open(
+    tmp_path: Path, given: str, how: str
+) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        server.blobs.kept["b"] = given.encode()
+        before = records(server, project)
+        value = given if how == "updated_input" else '"b"'
+        data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'
+        text = f'{{"type":"permission_response","project_id":"{project}","data":{data}}}'
+        command = commands.parse(text, {"permission_response": commands.PermissionResponse})
+        assert isinstance(command, commands.PermissionResponse)
+        with pytest.raises(ClientError) as refused:
+            await server.core.permission_response(command, phone)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.{how}")
+        assert (records(server, project), server.agent.latest.answers) == (before, [])
+        await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        assert len(server.agent.latest.answers) == 1
+        server.agent.latest.ends()
+
+
+async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:
+    from drawbridge.agents.base import QuestionGone
+
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        server.agent.latest.heard(QuestionGone("q1", "answered elsewhere"))
+        assert phone.updates("permission_withdrawn") == [{"approval_id": approval, "reason": "answered elsewhere"}]
+        with pytest.raises(ClientError) as late:
+            await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        assert late.value.code == "APPROVAL_RESOLVED"
+        assert server.agent.latest.answers == []
+        server.agent.latest.ends()
+
+
+@pytest.mark.parametrize("end", ["ends", "dies", "killed", "interrupted"])
+async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await asked(server, phone, project)
+        match end:
+            case "ends":
+                server.agent.latest.ends()
+            case "dies":
+                server.agent.latest.exit(1)
+            case "killed":
+                await server.does(phone, "agent_kill", project)
+            case "interrupted":
+                await server.does(phone, "agent_interrupt", project)
+                server.agent.latest.ends(interrupted=True)
+        await settled()
+        assert len(phone.updates("permission_withdrawn")) == 1
+        info = (await server.does(phone, "project_list"))["data"]["projects"][0]
+        assert info["approvals"] == []
+
+
+async def test_a_question_between_two_prompts_is_answered_that_nobody_is_asked(tmp_path: Path) -> None:
+    """An agent may begin a turn by itself, when a command in the background has ended; without an answer it would wait."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+        process.asks("q1")
+        [(question, decision)] = process.answers
+        assert (question, decision.allow) == ("q1", False)
+        assert decision.message is not None
+        assert "Nobody can be asked" in decision.message
+        assert phone.of_type("permission_request") == []
+
+
+async def test_a_question_that_comes_before_the_prompt_is_given_holds_nothing_up(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="next")
+        process.ends()
+        process.asks("q1")
+        await settled(lambda: process.prompts == ["go", "next"])
+        assert process.prompts == ["go", "next"]
+        assert len(phone.of_type("permission_request")) == 1
+        process.ends()
+
+
+async def test_who_follows_all_approvals_hears_of_one_in_a_project_that_it_has_not_joined(tmp_path: Path) -> None:
+    phone, watch = Client("phone"), Client("watch")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.core.follow(("approvals",), watch)
+        approval = await asked(server, phone, project)
+        assert [one["data"]["approval_id"] for one in watch.of_type("permission_request")] == [approval]
+        await server.does(watch, "permission_response", project, approval_id=approval, decision="deny", message="no")
+        ((_, decision),) = server.agent.latest.answers
+        assert (decision.allow, decision.message) == (False, "no")
+        server.agent.latest.ends()
+
+
+async def test_an_unknown_question_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        before = records(server, project)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, approval_id="appr_x", decision="allow")
+        assert refused.value.code == "APPROVAL_NOT_FOUND"
+        assert records(server, project) == before

@@ -1,0 +1,234 @@
+"""The owner can read who came, was refused, ran and approved what; no client can touch it, and no secret is in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.auth import audit as audit_module
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.audit import FILE, Audit
+from drawbridge.server.auth.devices import TOKEN, Devices
+from drawbridge.server.auth.entrance import Crowd, Entrance
+from drawbridge.server.events import Announced, RunContinued
+from tests.server.auth.rig import Server
+from tests.server.auth.test_command import drawbridge, made
+from tests.server.auth.test_scopes import asking
+from tests.server.processes import serving
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import until
+
+
+def read(data: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (data / FILE).read_text().splitlines()]
+
+
+def events(data: Path, *names: str) -> list[dict[str, Any]]:
+    return [line for line in read(data) if line["event"] in names]
+
+
+# what is in it
+
+
+async def test_who_ran_and_who_approved_what_is_written_down(server: Server, owner: WireClient) -> None:
+    async with asking(server, owner, "please change") as question, server.client(server.token("phone")) as phone:
+        given = {"approval_id": question["data"]["approval_id"], "decision": "allow", "message": "a private word"}
+        await phone.ask("permission_response", given, question["project_id"])
+        await owner.hear("update", "run_finished")
+    [ran] = events(server.data, "ran")
+    assert ran["project_id"] == question["project_id"]
+    assert ran["run_id"] == question["data"]["run_id"]
+    [answered] = events(server.data, "answered")
+    assert (answered["by"], answered["decision"]) == ("phone", "allow")
+    assert answered["tool"] == question["data"]["tool_name"]
+    assert answered["path"] == question["data"]["proposal"]["path"]
+    assert answered["address"] == "127.0.0.1"
+    assert answered["device_id"] == next(iter(server.devices)).id
+    text = (server.data / FILE).read_text()
+    for content in ("please change", "a private word", question["data"]["proposal"]["new_text"].strip()[-20:]):
+        assert content not in text
+
+
+def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
+    entrance = Entrance(Access(None, OwnNames(), secure=False), Crowd(), Audit(tmp_path))
+    entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
+    [line] = events(tmp_path, "went_on")
+    assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
+
+
+async def test_who_comes_is_refused_or_sent_away_is_written_down_with_address_and_device(server: Server) -> None:
+    token = server.token("lost")
+    async with server.client(token) as phone:
+        await phone.ask("project_create", {"path": "/x"})
+        server.devices.revoke("lost")
+        await phone.close_code()
+    for wrong in (token, "x" * 40):
+        async with connect(server.url, proxy=None) as stranger:
+            await stranger.send(json.dumps({"type": "auth", "data": {"token": wrong}}))
+            await stranger.wait_closed()
+    await until(lambda: events(server.data, "gone"))
+    kept = [
+        {name: line.get(name) for name in ("event", "by", "device", "code", "address")} for line in read(server.data)
+    ]
+    here = {"address": "127.0.0.1"}
+    assert kept == [
+        {"event": "connected", "by": "lost", "device": None, "code": None, **here},
+        {"event": "denied", "by": "lost", "device": None, "code": "OUT_OF_SCOPE", **here},
+        {"event": "dismissed", "by": "lost", "device": None, "code": "TOKEN_REVOKED", **here},
+        {"event": "gone", "by": "lost", "device": None, "code": None, **here},
+        {"event": "refused", "by": None, "device": "lost", "code": "TOKEN_REVOKED", **here},
+        {"event": "refused", "by": None, "device": None, "code": "UNAUTHORIZED", **here},
+    ]
+
+
+async def test_an_option_above_the_ceiling_is_written_down(server: Server, owner: WireClient) -> None:
+    project = await server.project(owner)
+    await owner.ask("execute", {"prompt": "x", "options": {"dangerously_skip_permissions": True}}, project)
+    [denied] = events(server.data, "denied")
+    assert (denied["code"], denied["command"]) == ("PERMISSION_DENIED", "execute")
+    assert denied["field"] == "data.options.dangerously_skip_permissions"
+
+
+def test_the_owners_commands_are_written_down(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made(data, "phone")
+    drawbridge("token", "revoke", "phone", "--data-dir", data)
+    assert [(line["event"], line["device"]) for line in read(data)] == [
+        ("token_made", "phone"),
+        ("token_revoked", "phone"),
+    ]
+    assert (data / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_whatever_changes_something_is_in_the_table() -> None:
+    only_read = {row.name for row in COMMANDS if row.scope == "view"}
+    of_others = {"blob_put", "session_list", "dir_list"}
+    audited = {row.name for row in COMMANDS if row.audit is not None}
+    assert audited == {row.name for row in COMMANDS} - only_read - of_others
+
+
+# the file
+
+
+def test_a_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_module, "FILE_BYTES", 300)
+    monkeypatch.setattr(audit_module, "FILES_KEPT", 3)
+    audit = Audit(tmp_path)
+    for number in range(40):
+        audit.write("numbered", number=number)
+    files = [tmp_path / FILE, *(tmp_path / f"{FILE}.{number}" for number in (1, 2, 3))]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    kept = [json.loads(line)["number"] for file in reversed(files) for line in file.read_text().splitlines()]
+    assert kept == list(range(kept[0], 40))
+    assert all(file.stat().st_size <= 300 and file.stat().st_mode & 0o777 == 0o600 for file in files)
+
+
+def _write_many(directory: Path, who: int) -> None:
+    for number in range(200):
+        Audit(directory).write("written", who=who, number=number)
+
+
+def test_several_processes_write_it_and_nothing_is_lost_or_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_module, "FILE_BYTES", 20_000)
+    monkeypatch.setattr(audit_module, "FILES_KEPT", 100)
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(tmp_path, who)) for who in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(20)
+        assert writer.exitcode == 0
+    found = [json.loads(line) for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
+    assert {(line["who"], line["number"]) for line in found} == {(who, n) for who in range(3) for n in range(200)}
+    assert len(found) == 600
+
+
+def test_a_disk_that_takes_nothing_stops_nobody_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE).mkdir()
+    Audit(tmp_path).write("connected", by="phone")
+    assert "the audit log can't be written" in caplog.text
+    assert "phone" in caplog.text
+
+
+def test_what_comes_from_outside_is_bounded_and_one_line(tmp_path: Path) -> None:
+    Audit(tmp_path).write("refused", by="x\n" * 1_000)
+    assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
+    assert len(read(tmp_path)[0]["by"]) == 300
+
+
+async def test_no_client_reaches_it_by_making_a_project_of_the_data(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data", "--allow", tmp_path) as server, server.client() as owner:
+        (tmp_path / "code").mkdir()
+        (tmp_path / "link").symlink_to(server.data)
+        for path in (server.data, server.data / "projects", tmp_path / "link"):
+            refused = await owner.ask("project_create", {"path": str(path), "agent": "demo"})
+            assert refused["data"]["code"] == "INVALID_PATH"
+        project = (await owner.ask("project_create", {"path": str(tmp_path / "code"), "agent": "demo"}))["project_id"]
+        beside = {"prompt": "/quick", "options": {"add_dirs": [str(server.data)]}}
+        assert (await owner.ask("execute", beside, project))["data"]["code"] == "INVALID_PATH"
+
+
+# secrets
+
+
+async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
+    """Everything that has a secret is done with known ones, at the most talkative level; then they are looked for."""
+    data, code = tmp_path / "data", tmp_path / "roots" / "code"
+    code.mkdir(parents=True)
+    arguments = ("--allow", code.parent, "--log-level", "debug", "--log-format", "json")
+    async with serving(data, *arguments) as server:
+        token = await asyncio.to_thread(made, data, "phone", "--scope", "admin")
+        pairing_code = pairing.new_code(Devices(data), "view")
+        heard = []
+        async with connected(server.url, tls=server.tls) as new:
+            paired = (await new.ask("pair", {"code": pairing_code, "name": "pad"}))["data"]["token"]
+        for first in (
+            {"type": "pair", "data": {"code": pairing_code}},
+            {"type": "auth", "data": {"token": token[:-1]}},
+        ):
+            async with connect(server.url, ssl=server.tls, proxy=None) as stranger:
+                await stranger.send(json.dumps(first))
+                heard.append(str(await stranger.recv()))
+        async with server.client() as owner, connected(server.url, token, server.tls) as phone:
+            heard.append(json.dumps(await owner.ask("auth", {"token": token})))
+            await phone.ask("auth", {"token": token})
+            project = (await phone.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+            await phone.ask("project_join", project_id=project)
+            await phone.ask("execute", {"prompt": "/quick the-prompt-is-mine"}, project)
+            await phone.hear("update", "run_finished")
+            await asyncio.to_thread(drawbridge, "token", "revoke", "phone", "--data-dir", data)
+            await phone.close_code()
+        await server.end()
+        written = {"log": server.errors, "audit": (data / FILE).read_text(), "errors": "\n".join(heard)}
+        assert all(written.values())
+        secrets = [server.token, token, paired, pairing_code, pairing_code.replace("-", ""), "the-prompt-is-mine"]
+        for one in (token, paired):
+            parts = TOKEN.fullmatch(one)
+            assert parts is not None
+            secrets += [parts[2], parts[2][:12], parts[2][-12:]]
+        for where, text in written.items():
+            assert [secret for secret in secrets if secret in text] == [], where
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever can put one there would have the server write into any file of the owner's."""
+    (tmp_path / "notes").write_text("mine\n")
+    (tmp_path / FILE).symlink_to(tmp_path / "notes")
+    Audit(tmp_path).write("connected", by="Ada")
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).symlink_to(tmp_path / "not-there")
+    Audit(tmp_path).write("connected", by="Ada")
+    assert (tmp_path / "notes").read_text() == "mine\n"
+    assert not (tmp_path / "not-there").exists()
+    assert caplog.text.count("the audit log can't be written") == 2
+    assert '"by":"Ada"' in caplog.text

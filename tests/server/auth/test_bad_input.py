@@ -1,0 +1,228 @@
+"""Whoever comes with what is wrong gets a code of its own; the owner reads of it, with who it was; the door stays open.
+
+One row for each way. No secret that was shown is in the audit, in the log or in an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from drawbridge.server.auth import entrance
+from drawbridge.server.auth.entrance import DENIALS, Crowd
+from drawbridge.server.auth.ssh_keys import Keys, challenge
+from drawbridge.server.sessions.budgets import Budgets
+from drawbridge.server.sessions.disk import Disk, Sizes
+from tests.server.auth.rig import OWNER, Server, code_of, serving
+from tests.server.auth.test_audit import events
+from tests.server.auth.test_limits import SOMEWHERE, Clock, auth, first_words, many, status
+from tests.server.auth.test_ssh_keys import ADA, line, signature
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import until
+
+PHONE = "Ada's phone"
+
+Shown = tuple[str, set[str]]
+"""The code that was answered, and the secrets that were shown."""
+
+
+class Guest:
+    """Somebody at a server with one project; who comes, comes from SOMEWHERE."""
+
+    def __init__(self, server: Server, project: str) -> None:
+        self.server = server
+        self.project = project
+
+    @contextlib.asynccontextmanager
+    async def phone(self, **more: Any) -> AsyncIterator[tuple[WireClient, str]]:
+        token = self.server.token(PHONE, "run", **more)
+        async with connected(self.server.url, token, headers={"X-Forwarded-For": SOMEWHERE}) as client:
+            yield client, token
+
+    async def execute(self, **data: Any) -> Shown:
+        async with self.phone() as (client, token):
+            message = {"type": "execute", "project_id": self.project, "request_id": "bad"}
+            await client.connection.send(json.dumps(message | {"data": {"prompt": "go"} | data}))
+            return code_of(await client._find(lambda one: one.get("request_id") == "bad", "an answer", 0)), {token}
+
+
+async def wrong_token(guest: Guest) -> Shown:
+    return (await first_words(guest.server, SOMEWHERE, auth("wrong" * 10)))[0], {"wrong" * 10}
+
+
+async def revoked_token(guest: Guest) -> Shown:
+    token = guest.server.token(PHONE)
+    guest.server.devices.revoke(PHONE)
+    return (await first_words(guest.server, SOMEWHERE, auth(token)))[0], {token}
+
+
+async def expired_token(guest: Guest) -> Shown:
+    token = guest.server.token(PHONE, lifetime=timedelta(seconds=-1))
+    return (await first_words(guest.server, SOMEWHERE, auth(token)))[0], {token}
+
+
+async def token_out_of_scope(guest: Guest) -> Shown:
+    token = guest.server.token(PHONE, "view")
+    async with connected(guest.server.url, token, headers={"X-Forwarded-For": SOMEWHERE}) as client:
+        return code_of(await client.ask("execute", {"prompt": "/quick"}, guest.project)), {token}
+
+
+async def signed(guest: Guest, host: str = "", nonce: str = "") -> Shown:
+    async with connected(guest.server.url, headers={"X-Forwarded-For": SOMEWHERE}) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        host, nonce = host or asked["host"], nonce or asked["nonce"]
+        text = signature(ADA, challenge(host, None, nonce))
+        said = await client.ask("ssh_auth", {"nonce": nonce, "host": host, "signature": text})
+        return code_of(said), {nonce, *text.splitlines()[1:-1]}
+
+
+async def replayed_signature(guest: Guest) -> Shown:
+    return await signed(guest, nonce="of-another-connection-which-was-recorded")
+
+
+async def foreign_signature(guest: Guest) -> Shown:
+    return await signed(guest, host="evil.example")
+
+
+async def unknown_option(guest: Guest) -> Shown:
+    return await guest.execute(options={"sudo": True})
+
+
+async def option_above_its_ceiling(guest: Guest) -> Shown:
+    return await guest.execute(options={"dangerously_skip_permissions": True})
+
+
+async def budget_used_up(guest: Guest) -> Shown:
+    guest.server.core.context.budgets = Budgets(day=0.001)
+    return await guest.execute()
+
+
+async def room_used_up(guest: Guest) -> Shown:
+    guest.server.core.context.disk = Disk(guest.server.data, Sizes(0, 0), lambda announced: None)
+    return await guest.execute()
+
+
+async def too_many_prompts(guest: Guest) -> Shown:
+    async with guest.phone() as (client, token):
+        codes = [code_of(await client.ask("execute", {"prompt": "/quick"}, guest.project)) for _ in range(2)]
+        await client.ask("project_join", project_id=guest.project)
+        if guest.server.core.projects.get(guest.project).busy:
+            await client.hear("update", "run_finished")
+        return codes[-1], {token}
+
+
+async def knocking(guest: Guest, *addresses: str) -> Shown:
+    token = guest.server.token(PHONE)
+    async with many(guest.server, *addresses):
+        answered, _, body = await status(guest.server, SOMEWHERE, token)
+        assert answered in (429, 503)
+        return body.partition(":")[0], {token}
+
+
+async def too_many_clients(guest: Guest) -> Shown:
+    return await knocking(guest, "198.51.100.1", "198.51.100.2", "198.51.100.3")
+
+
+async def too_many_from_one_address(guest: Guest) -> Shown:
+    return await knocking(guest, SOMEWHERE, SOMEWHERE)
+
+
+NOBODY = None
+
+BAD: list[tuple[Callable[[Guest], Awaitable[Shown]], str, str, str | None]] = [
+    (wrong_token, "UNAUTHORIZED", "refused", NOBODY),
+    (revoked_token, "TOKEN_REVOKED", "refused", PHONE),
+    (expired_token, "TOKEN_EXPIRED", "refused", PHONE),
+    (token_out_of_scope, "OUT_OF_SCOPE", "denied", PHONE),
+    (replayed_signature, "SIGNATURE_REPLAYED", "refused", NOBODY),
+    (foreign_signature, "SIGNATURE_FOREIGN", "refused", NOBODY),
+    (unknown_option, "UNKNOWN_OPTION", "denied", PHONE),
+    (option_above_its_ceiling, "PERMISSION_DENIED", "denied", PHONE),
+    (budget_used_up, "BUDGET_EXCEEDED", "denied", PHONE),
+    (room_used_up, "DISK_LIMIT", "denied", PHONE),
+    (too_many_prompts, "RATE_LIMITED", "limited", PHONE),
+    (too_many_clients, "TOO_MANY_CLIENTS", "refused", PHONE),
+    (too_many_from_one_address, "TOO_MANY_FROM_ADDRESS", "refused", PHONE),
+]
+
+
+@pytest.mark.parametrize(("does", "code", "event", "who"), BAD, ids=lambda value: getattr(value, "__name__", ""))
+async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    does: Callable[[Guest], Awaitable[Shown]],
+    code: str,
+    event: str,
+    who: str | None,
+) -> None:
+    caplog.set_level("DEBUG", "drawbridge")
+    keys = tmp_path / "authorized_keys"
+    keys.write_text(line(ADA))
+    keys.chmod(0o600)
+    crowd = Crowd(clients=4, per_address=2, prompts=1)
+    async with serving(tmp_path, crowd=crowd, proxies=["127.0.0.1"], keys=Keys(keys)) as server:
+        async with server.client() as owner:
+            guest = Guest(server, await server.project(owner))
+            before = len(events(server.data, event))
+            answered, secrets = await does(guest)
+            assert answered == code
+
+            [written] = events(server.data, event)[before:]
+            assert written.get("code", code) == code
+            assert written["address"] == SOMEWHERE
+            assert (written.get("device") or written.get("by")) == who
+            warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+            assert any(SOMEWHERE in text and (who or "") in text for text in warned), warned
+
+            began = time.monotonic()
+            assert (await owner.ask("health_check"))["type"] == "health"
+            assert time.monotonic() - began < 1
+        await until(lambda: not list(server.clients), "the end of all clients")
+        async with server.client() as newcomer:
+            assert (await newcomer.ask("project_list"))["type"] == "project_list"
+        kept = (server.data / "audit.jsonl").read_text() + "".join(
+            one.getMessage() for one in caplog.records if not one.name.startswith("websockets")
+        )
+        assert [secret for secret in secrets | {OWNER} if secret in kept] == []
+
+
+async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entrance, "now", Clock())
+    async with serving(tmp_path) as server, server.client(server.token(PHONE, "view")) as phone:
+        for _ in range(DENIALS[0] + 50):
+            assert code_of(await phone.ask("project_create", {"path": "/x"})) == "OUT_OF_SCOPE"
+        assert len(events(server.data, "denied")) == DENIALS[0]
+        [limited] = events(server.data, "limited")
+        assert (limited["what"], limited["device"]) == ("denials", PHONE)
+
+
+async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    async with serving(tmp_path, crowd=Crowd(clients=1), proxies=["127.0.0.1"]) as server, many(server, SOMEWHERE):
+        for _ in range(5):
+            assert (await status(server, SOMEWHERE, "wrong"))[0] == 503
+        assert len(events(server.data, "refused")) == 1
+        clock.time += 30
+        await status(server, SOMEWHERE, "wrong")
+        assert len(events(server.data, "refused")) == 2
+
+
+async def test_a_foreign_page_or_name_is_written_down(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+            assert (await status(server, SOMEWHERE, OWNER, **headers))[0] == 403
+        [refused] = events(server.data, "refused")
+        assert (refused["code"], refused["address"]) == ("FOREIGN_REQUEST", "127.0.0.1")
+        async with connect(server.url, proxy=None, additional_headers={"Authorization": f"Bearer {OWNER}"}):
+            pass

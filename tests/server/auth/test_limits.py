@@ -1,0 +1,535 @@
+"""However many come, however often: each is told why it is not let in, the others notice nothing, and nothing grows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import logging
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidMessage, InvalidStatus
+
+from drawbridge.protocols.gate import Head
+from drawbridge.server.auth import entrance, pairing
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.entrance import (
+    ALL_WRONG_CODES,
+    FAILURES,
+    HANDSHAKES,
+    REQUESTS,
+    WRONG_CODES,
+    Crowd,
+    Entrance,
+)
+from drawbridge.server.auth.rate_limits import Buckets, place
+from drawbridge.server.auth.tls import own_certificate
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, TlsAcceptor
+from tests.server.auth.rig import OWNER, Server, code_of, serving
+from tests.waiting import PATIENCE, until
+
+SOMEWHERE, ELSEWHERE = "203.0.113.5", "203.0.113.6"
+
+
+class Clock:
+    """The entrance's, which the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1_000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    return clock
+
+
+@pytest.fixture
+async def server(tmp_path: Path, clock: Clock) -> AsyncIterator[Server]:
+    """Behind a proxy on this machine that says where clients come from."""
+    async with serving(tmp_path, proxies=["127.0.0.1"]) as server:
+        yield server
+
+
+async def status(
+    server: Server, address: str, token: str | None = None, **headers: str
+) -> tuple[int, http.client.HTTPMessage, str]:
+    """How a handshake from there is answered."""
+    fields = {"X-Forwarded-For": address, "Upgrade": "websocket", "Connection": "Upgrade", **headers}
+    fields |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    fields |= {"Authorization": f"Bearer {token}"} if token is not None else {}
+
+    def ask() -> tuple[int, http.client.HTTPMessage, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+        connection.request("GET", "/ws", headers=fields)
+        answer = connection.getresponse()
+        body = answer.read().decode() if answer.status != 101 else ""
+        connection.close()
+        return answer.status, answer.headers, body
+
+    return await asyncio.to_thread(ask)
+
+
+async def first_words(server: Server, address: str, message: dict[str, Any]) -> tuple[str, int | None]:
+    """The code that a first message from there is answered with, and the close code."""
+    async with connect(server.url, proxy=None, additional_headers={"X-Forwarded-For": address}) as stranger:
+        await stranger.send(json.dumps(message))
+        said = json.loads(await stranger.recv())
+        if said["type"] == "error":
+            await stranger.wait_closed()
+        return code_of(said), stranger.close_code
+
+
+def auth(token: str) -> dict[str, Any]:
+    return {"type": "auth", "data": {"token": token}}
+
+
+# failed logins
+
+
+async def test_after_so_many_wrong_tokens_an_address_is_told_to_wait_and_others_are_not(
+    server: Server, clock: Clock
+) -> None:
+    for number in range(FAILURES[0]):
+        if number % 2:
+            assert (await status(server, SOMEWHERE, "wrong"))[0] == 401
+        else:
+            assert await first_words(server, SOMEWHERE, auth("wrong")) == ("UNAUTHORIZED", 4401)
+    refused, headers, body = await status(server, SOMEWHERE, "wrong")
+    assert refused == 429
+    assert "RATE_LIMITED: Too many failed logins" in body
+    assert 0 < int(headers["Retry-After"]) <= 6
+    assert await first_words(server, SOMEWHERE, auth("wrong")) == ("RATE_LIMITED", 4429)
+    assert await first_words(server, ELSEWHERE, auth("wrong")) == ("UNAUTHORIZED", 4401)
+    clock.time += 6
+    assert await first_words(server, SOMEWHERE, auth("wrong")) == ("UNAUTHORIZED", 4401)
+    assert await first_words(server, SOMEWHERE, auth("wrong")) == ("RATE_LIMITED", 4429)
+
+
+async def test_nobody_is_locked_out_by_the_guesses_of_a_neighbour(server: Server, clock: Clock) -> None:
+    code = pairing.new_code(server.devices, "view")
+    for _ in range(FAILURES[0]):
+        await status(server, SOMEWHERE, "wrong")
+    assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+    assert await first_words(server, SOMEWHERE, auth(OWNER)) == ("auth", None)
+    pair = {"type": "pair", "data": {"code": code}}
+    assert (await first_words(server, SOMEWHERE, pair))[0] == "RATE_LIMITED", "a code is short: it has to wait"
+    assert (await first_words(server, ELSEWHERE, pair))[0] == "paired"
+
+
+async def test_who_logs_in_rightly_is_never_counted(server: Server) -> None:
+    for _ in range(2 * FAILURES[0]):
+        assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+
+
+async def test_a_whole_ipv6_network_is_one_peer(server: Server) -> None:
+    for number in range(FAILURES[0]):
+        assert (await status(server, f"2001:db8::{number}", "wrong"))[0] == 401
+    assert (await status(server, "2001:db8::ffff", "wrong"))[0] == 429
+    assert (await status(server, "2001:db8:0:1::1", "wrong"))[0] == 401
+
+
+def pair(code: str) -> dict[str, Any]:
+    return {"type": "pair", "data": {"code": code}}
+
+
+async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
+    """However long somebody continues."""
+    code = pairing.new_code(server.devices, "admin")
+    said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
+    assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
+    for _ in range(5):
+        clock.time += 1 / WRONG_CODES[1]
+        assert (await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] == "PAIRING_WRONG"
+        assert (await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] == "RATE_LIMITED"
+    assert await first_words(server, SOMEWHERE, pair(code)) == ("RATE_LIMITED", 4429)
+    assert (await first_words(server, ELSEWHERE, pair(code)))[0] == "paired"
+
+
+def outcome(entrance: Entrance, code: str, address: str) -> str:
+    try:
+        entrance.by_code(code, None, address)
+    except ClientError as error:
+        return error.code
+    return "paired"
+
+
+async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
+    """While a code is valid, they can try so few of 2**40 codes that none is found."""
+    at_once, a_second = ALL_WRONG_CODES
+    lifetime = pairing.LIFETIME.total_seconds()
+    assert (at_once + a_second * lifetime) / len(pairing.LETTERS) ** pairing.LENGTH < 1e-8
+    assert at_once >= 100 * WRONG_CODES[0], "many addresses are needed to keep the others out"
+    assert a_second >= 300 * WRONG_CODES[1], "and go on with it"
+    code = pairing.new_code(server.devices, "admin")
+    crowd = Entrance(server.access)
+    said = [outcome(crowd, "AAAA-0000", f"198.51.{number // 250}.{number % 250}") for number in range(at_once + 50)]
+    assert said == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50
+    assert outcome(crowd, code, SOMEWHERE) == "RATE_LIMITED"
+    clock.time += 2 / a_second
+    assert outcome(crowd, code, SOMEWHERE) == "paired"
+
+
+# handshakes and connections
+
+
+async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, clock: Clock) -> None:
+    for _ in range(HANDSHAKES[0]):
+        assert (await status(server, SOMEWHERE))[0] == 101
+    refused, headers, body = await status(server, SOMEWHERE)
+    assert (refused, headers["Retry-After"]) == (429, "1")
+    assert "RATE_LIMITED: Too many handshakes" in body
+    assert (await status(server, ELSEWHERE))[0] == 101
+    clock.time += 1
+    assert (await status(server, SOMEWHERE))[0] == 101
+
+
+async def test_plain_requests_of_one_address_are_limited(server: Server, clock: Clock) -> None:
+    async def get(address: str, times: int) -> set[int]:
+        def ask() -> set[int]:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+            seen = set()
+            for _ in range(times):
+                connection.request("GET", "/health", headers={"X-Forwarded-For": address})
+                answer = connection.getresponse()
+                answer.read()
+                seen.add(answer.status)
+            connection.close()
+            return seen
+
+        return await asyncio.to_thread(ask)
+
+    assert await get(SOMEWHERE, REQUESTS[0]) == {200}
+    assert await get(SOMEWHERE, 1) == {429}
+    assert await get(ELSEWHERE, 1) == {200}
+    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "this machine's own are not counted"
+    clock.time += 1
+    assert await get(SOMEWHERE, 1) == {200}
+
+
+@contextlib.asynccontextmanager
+async def many(server: Server, *addresses: str) -> AsyncIterator[list[ClientConnection]]:
+    async with contextlib.AsyncExitStack() as stack:
+        clients = []
+        for address in addresses:
+            headers = {"X-Forwarded-For": address, "Authorization": f"Bearer {OWNER}"}
+            opened = connect(server.url, proxy=None, additional_headers=headers)
+            clients.append(await stack.enter_async_context(opened))
+        yield clients
+
+
+async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock: Clock) -> None:
+    async with (
+        serving(tmp_path, crowd=Crowd(per_address=3), proxies=["127.0.0.1"]) as server,
+        many(server, *[SOMEWHERE] * 3) as clients,
+    ):
+        refused, headers, body = await status(server, SOMEWHERE, OWNER)
+        assert (refused, headers["Retry-After"]) == (429, "30")
+        assert "TOO_MANY_FROM_ADDRESS" in body
+        assert (await status(server, ELSEWHERE, OWNER))[0] == 101
+        await clients[0].close()
+        await until(lambda: len(server.clients) == 2)
+        async with many(server, SOMEWHERE):
+            pass
+
+
+async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) -> None:
+    addresses = [f"198.51.100.{number}" for number in range(4)]
+    async with (
+        serving(tmp_path, crowd=Crowd(clients=4), proxies=["127.0.0.1"]) as server,
+        many(server, *addresses) as clients,
+    ):
+        refused, headers, body = await status(server, SOMEWHERE, OWNER)
+        assert (refused, headers["Retry-After"]) == (503, "30")
+        assert "TOO_MANY_CLIENTS" in body
+        await clients[0].close()
+        await until(lambda: len(server.clients) == 3)
+        assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+
+
+# prompts
+
+
+async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_own(tmp_path: Path, clock: Clock) -> None:
+    async with serving(tmp_path, crowd=Crowd(prompts=2)) as server, server.client() as owner:
+        project = await server.project(owner)
+        async with server.client(server.token("one", "run")) as one, server.client(server.token("two", "run")) as two:
+            two._numbers = count(1_000)  # a project knows a request_id again, whoever it comes from
+            await two.ask("project_join", project_id=project)
+            for _ in range(2):
+                assert code_of(await one.ask("execute", {"prompt": "/quick"}, project)) == "accepted"
+            refused = await one.ask("execute", {"prompt": "/quick"}, project)
+            assert code_of(refused) == "RATE_LIMITED"
+            assert refused["data"]["retryable"]
+            assert refused["data"]["details"] == {"retry_after": 30}
+            assert code_of(await two.ask("execute", {"prompt": "/quick"}, project)) == "accepted"
+            clock.time += 30
+            assert code_of(await one.ask("execute", {"prompt": "/quick"}, project)) == "accepted"
+            for _ in range(4):
+                await two.hear("update", "run_finished")
+
+
+# blobs
+
+
+async def test_blobs_of_a_device_do_not_block_others(tmp_path: Path) -> None:
+    blob = {"offset": 0, "data": "", "last": True}
+    async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
+        answers = [await one.ask("blob_put", {"blob_id": f"b{number}", **blob}) for number in range(200)]
+        assert {code_of(answer) for answer in answers} == {"blob_stored", "RESOURCE_LIMIT"}
+        async with server.client(server.token("two")) as two:
+            assert code_of(await two.ask("blob_put", {"blob_id": "theirs", **blob})) == "blob_stored"
+        assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
+
+
+# what is written about it
+
+
+async def test_a_storm_of_refusals_is_one_line_in_the_log(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "drawbridge")
+    for _ in range(FAILURES[0] + 30):
+        await status(server, SOMEWHERE, "wrong")
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len([line for line in said if "too many failed logins from 203.0.113.5" in line]) == 1
+    assert len(said) <= 2 * FAILURES[0] + 1
+
+
+# proxies
+
+
+@pytest.mark.parametrize(
+    ("peer", "said", "expected"),
+    [
+        ("127.0.0.1", ["203.0.113.5"], "203.0.113.5"),
+        ("203.0.113.9", ["203.0.113.5"], "203.0.113.9"),
+        ("127.0.0.1", ["198.51.100.1, 203.0.113.5"], "203.0.113.5"),
+        ("127.0.0.1", ["203.0.113.5, 10.1.2.3"], "203.0.113.5"),
+        ("127.0.0.1", ["203.0.113.5", "10.1.2.3"], "203.0.113.5"),
+        ("127.0.0.1", ["10.1.2.3"], "10.1.2.3"),
+        ("127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.1", ["unknown"], "127.0.0.1"),
+        ("127.0.0.1", ["203.0.113.5, rubbish, 10.1.2.3"], "10.1.2.3"),
+        ("127.0.0.1", ["203.0.113.5:4711"], "203.0.113.5"),
+        ("127.0.0.1", ["[2001:db8::7]:4711"], "2001:db8::7"),
+        ("127.0.0.1", ["2001:db8::7"], "2001:db8::7"),
+        ("", ["203.0.113.5"], ""),
+    ],
+)
+def test_whom_a_proxy_brings_is_believed_of_those_that_are_trusted_alone(
+    peer: str, said: list[str], expected: str
+) -> None:
+    access = Access(OWNER, OwnNames(), secure=True, proxies=["127.0.0.1", "10.0.0.0/8"])
+    assert access.address(Head("GET", "/ws", tuple(("x-forwarded-for", one) for one in said), peer)) == expected
+
+
+async def test_where_no_proxy_is_trusted_nobody_can_pass_for_another(tmp_path: Path, clock: Clock) -> None:
+    async with serving(tmp_path) as server:
+        for number in range(FAILURES[0]):
+            assert (await status(server, f"198.51.100.{number}", "wrong"))[0] == 401
+        assert (await status(server, ELSEWHERE, "wrong"))[0] == 429
+
+
+@pytest.mark.parametrize(("proxies", "warnings"), [([], 1), (["127.0.0.1"], 0)], ids=["not named", "named"])
+async def test_a_proxy_that_is_not_named_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, proxies: list[str], warnings: int
+) -> None:
+    caplog.set_level("WARNING", "drawbridge")
+    async with serving(tmp_path, proxies=proxies) as server:
+        for _ in range(2):
+            assert (await status(server, SOMEWHERE))[0] == 101
+    found = [record for record in caplog.records if "--trusted-proxy 127.0.0.1" in record.getMessage()]
+    assert len(found) == warnings
+
+
+# pages of other places
+
+
+async def test_a_web_page_that_the_owner_allows_may_connect_and_no_other(tmp_path: Path) -> None:
+    async with serving(tmp_path, origins=["https://Agents.example/"]) as server:
+        for origin, expected in [
+            ("https://agents.example", 101),
+            ("https://agents.example:444", 403),
+            ("http://agents.example", 403),
+            ("https://agents.example.evil.example", 403),
+            ("null", 403),
+            (f"http://127.0.0.1:{server.port}", 101),
+        ]:
+            assert (await status(server, "", OWNER, Origin=origin))[0] == expected, origin
+
+
+# buckets
+
+
+def test_a_bucket_fills_again_and_never_beyond_its_burst() -> None:
+    buckets = Buckets(2, 0.5)
+    assert [buckets.take("a", 0.0) is None for _ in range(3)] == [True, True, False]
+    refused = buckets.take("a", 1.0)
+    assert refused is not None
+    assert refused.seconds == pytest.approx(1.0)
+    assert buckets.take("a", 2.0) is None
+    assert [buckets.take("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
+
+
+def test_a_clock_that_goes_back_gives_nothing() -> None:
+    buckets = Buckets(1, 1.0)
+    assert buckets.take("a", 100.0) is None
+    assert buckets.take("a", 0.0) is not None
+    assert buckets.take("a", 0.5) is not None
+
+
+def test_the_table_is_bounded_and_who_is_known_is_not_crowded_out() -> None:
+    buckets = Buckets(2, 0.01, table=100)
+    buckets.take("known", 0.0)
+    buckets.take("known", 0.0)
+    for number in range(10_000):
+        buckets.take(f"stranger {number}", 1.0)
+    assert len(buckets) <= 101
+    assert buckets.take("known", 2.0) is not None, "it can't have itself forgotten"
+    for number in range(50):
+        buckets.take(f"later {number}", 10_000.0)
+    assert len(buckets) == 50
+    assert buckets.take("known", 10_000.0) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=200))
+def test_nobody_gets_more_than_burst_and_rate_together(steps: list[tuple[str, float]]) -> None:
+    buckets, now, taken = Buckets(3, 0.5), 0.0, {"a": 0, "b": 0, "c": 0}
+    for key, pause in steps:
+        now += pause
+        taken[key] += buckets.take(key, now) is None
+    assert all(count <= 3 + now * 0.5 + 1e-6 for count in taken.values())
+
+
+def test_who_is_counted_as_one() -> None:
+    assert place("192.0.2.7") == place("::ffff:192.0.2.7") == "192.0.2.7"
+    assert place("2001:db8::1") == place("2001:db8::2") != place("2001:db8:0:1::1")
+    assert place("") == ""
+
+
+# a crowd
+
+
+async def newcomer(server: Server) -> ClientConnection:
+    """The owner, who tries again where a crowd that comes in the same moment had it cut."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await connect(server.url, proxy=None, additional_headers={"Authorization": f"Bearer {OWNER}"})
+            except (InvalidMessage, OSError):
+                continue
+
+
+@pytest.mark.thorough
+async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of three one says nothing, one shakes hands and says nothing, one tries a wrong token."""
+    caplog.set_level("ERROR", "drawbridge")
+    head = "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    words = ["", f"{head}\r\n", f"{head}Authorization: Bearer wrong\r\n\r\n"]
+    async with serving(tmp_path) as server, server.client() as client:
+        crowd = [socket.socket() for _ in range(1_000)]
+
+        def come() -> None:
+            for number, one in enumerate(crowd):
+                one.settimeout(PATIENCE)
+                with contextlib.suppress(OSError):
+                    one.connect(("127.0.0.1", server.port))
+                    one.sendall(words[number % 3].encode())
+
+        coming = asyncio.create_task(asyncio.to_thread(come))
+        waits: list[float] = []
+        while not coming.done() or len(waits) < 50:  # the crowd stays connected: it may have come within one answer
+            began = time.monotonic()
+            assert code_of(await client.ask("project_list")) == "project_list"
+            waits.append(time.monotonic() - began)
+            await asyncio.sleep(0)
+        await coming
+        assert max(waits) < 2
+        assert len(server.door.connections) <= server.door.options.connections
+        another = await newcomer(server)
+        await another.close()
+        for one in crowd:
+            one.close()
+        await until(lambda: len(server.door.connections) <= 1)
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "plain", "half"]
+)
+async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_keeps_nobody_out(
+    tmp_path: Path, words: bytes
+) -> None:
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    trusted = ssl.create_default_context(cafile=str(made.certificate))
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, made.context()) as server, server.client(tls=trusted) as client:
+        acceptor = server.door._server
+        assert isinstance(acceptor, TlsAcceptor)
+        crowd = [socket.socket() for _ in range(200)]
+        for number, one in enumerate(crowd):
+            one.setblocking(False)
+            one.bind((f"127.0.0.{2 + number % 8}", 0))
+            await loop.sock_connect(one, ("127.0.0.1", server.port))
+            await loop.sock_sendall(one, words)
+            assert acceptor.shaking <= HANDSHAKE_LIMIT
+        began = time.monotonic()
+        async with server.client(tls=trusted) as another:
+            assert code_of(await another.ask("project_list")) == "project_list"
+        assert code_of(await client.ask("project_list")) == "project_list"
+        assert time.monotonic() - began < 2
+        for one in crowd:
+            one.close()
+        await until(lambda: acceptor.shaking == 0)
+
+
+async def silent(server: Server, source: str) -> socket.socket:
+    """A connection from there that says nothing."""
+    one = socket.socket()
+    one.setblocking(False)
+    one.bind((source, 0))
+    await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", server.port))
+    return one
+
+
+async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(tmp_path: Path) -> None:
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, made.context()) as server:
+        acceptor = server.door._server
+        assert isinstance(acceptor, TlsAcceptor)
+        slow = await silent(server, "127.0.0.2")
+        await until(lambda: acceptor.shaking == 1)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(HANDSHAKE_LIMIT + 20)]
+        await until(lambda: acceptor.shaking == HANDSHAKE_LIMIT)
+        async with asyncio.timeout(PATIENCE):
+            assert await loop.sock_recv(crowd[0], 1) == b"", "the oldest of the crowd gave way"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await loop.sock_recv(slow, 1)
+        for one in (slow, *crowd):
+            one.close()
+        await until(lambda: acceptor.shaking == 0)
+
+
+async def test_a_refused_handshake_leaves_no_client_behind(server: Server) -> None:
+    with pytest.raises(InvalidStatus):
+        await connect(server.url, proxy=None, additional_headers={"Authorization": "Bearer wrong"})
+    assert not list(server.clients)

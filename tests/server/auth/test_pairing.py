@@ -1,0 +1,193 @@
+"""A one-time code becomes a device: once, for ten minutes, and for nobody who guesses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from drawbridge.core.errors import BadArgument
+from drawbridge.server.auth import devices as devices_module
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.addresses import of_this_machine, served
+from drawbridge.server.pair import link
+from drawbridge.transport import running
+from drawbridge.transport.running import Running
+from tests.server.auth.rig import Server, code_of
+from tests.server.auth.test_command import drawbridge
+from tests.server.processes import serving
+from tests.server.schema import check_asked, check_said
+from tests.server.wire_client import WireClient, connected
+
+
+async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], int | None]:
+    """What a stranger with this code is answered; the close code if it was closed."""
+    async with connect(server.url, proxy=None) as stranger:
+        asked = {"type": "pair", "data": {"code": code, **more}}
+        check_asked(asked)
+        await stranger.send(json.dumps(asked))
+        answer = json.loads(await stranger.recv())
+        check_said(answer)
+        if answer["type"] == "error":
+            await stranger.wait_closed()
+        return answer, stranger.close_code
+
+
+async def test_a_code_becomes_a_token_of_a_device_that_is_in_at_once(server: Server) -> None:
+    code = pairing.new_code(server.devices, "approve", projects=[str(server.roots)], lifetime=timedelta(days=30))
+    async with connected(server.url) as phone:
+        paired = (await phone.ask("pair", {"code": code, "name": "Ada's phone"}))["data"]
+        assert paired["device"] == {"name": "Ada's phone", "scope": "approve", "projects": [str(server.roots)]}
+        assert (await phone.ask("hello"))["data"]["device"] == paired["device"]
+    async with server.client(paired["token"]) as again:
+        assert (await again.ask("hello"))["data"]["device"] == paired["device"]
+    [device] = server.devices
+    assert device.expires is not None
+    assert device.expires - device.created == timedelta(days=30)
+
+
+@pytest.mark.parametrize(
+    "written", [str, str.lower, lambda code: code.replace("-", " "), lambda code: code[:4] + code[5:]]
+)
+async def test_a_code_may_be_typed_in_any_way(server: Server, written: Any) -> None:
+    answer, _ = await pair(server, written(pairing.new_code(server.devices, "view")))
+    assert answer["type"] == "paired"
+
+
+async def test_the_owner_has_the_last_word_about_the_name(server: Server) -> None:
+    code = pairing.new_code(server.devices, "view", name="kitchen")
+    assert (await pair(server, code, name="owner"))[0]["data"]["client"] == "kitchen"
+    names = []
+    for _ in range(3):
+        code = pairing.new_code(server.devices, "view")
+        names.append((await pair(server, code, name="kitchen"))[0]["data"]["client"])
+    assert names == ["kitchen 2", "kitchen 3", "kitchen 4"]
+
+
+async def test_a_wrong_a_used_and_an_old_code_have_a_code_of_their_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, old = (pairing.new_code(server.devices, "admin") for _ in range(2))
+    assert (await pair(server, used))[0]["type"] == "paired"
+    after = devices_module.now() + timedelta(minutes=10)
+    monkeypatch.setattr(devices_module, "now", lambda: after)
+    for code, expected in (("AAAA-AAAA", "PAIRING_WRONG"), (used, "PAIRING_USED"), (old, "PAIRING_EXPIRED")):
+        answer, closed = await pair(server, code)
+        assert (code_of(answer), closed) == (expected, 4401)
+    assert len(list(server.devices)) == 1, "no other device was made"
+
+
+async def test_a_name_that_can_not_be_shown_leaves_the_code_as_it_was(server: Server) -> None:
+    code = pairing.new_code(server.devices, "view")
+    assert code_of((await pair(server, code, name="a\x1b[2J"))[0]) == "VALIDATION_FAILED"
+    assert (await pair(server, code, name="fine"))[0]["type"] == "paired"
+    with pytest.raises(BadArgument, match="1 to 60"):
+        pairing.new_code(server.devices, "view", name="\n")
+
+
+async def test_two_at_once_are_one_device(server: Server) -> None:
+    code = pairing.new_code(server.devices, "view")
+    async with connected(server.url) as one, connected(server.url) as two:
+        for client in (one, two):
+            await client.tell("pair", {"code": code}, request_id="r")
+        types = sorted([(await client.next())["type"] for client in (one, two)])
+    assert types == ["error", "paired"]
+    assert len(list(server.devices)) == 1
+
+
+async def test_who_is_connected_already_stays_who_it_is(server: Server, owner: WireClient) -> None:
+    code = pairing.new_code(server.devices, "view")
+    assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "paired"
+    assert (await owner.ask("hello"))["data"]["device"]["scope"] == "admin"
+
+
+async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    code = pairing.new_code(server.devices, "view")
+    token = (await pair(server, code))[0]["data"]["token"]
+    await pair(server, code)
+    kept = (server.data / "devices.json").read_text()
+    said = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
+    for secret in (code, code.replace("-", ""), token, token.split("_", 2)[2]):
+        assert secret not in kept
+        assert secret not in said
+
+
+# the command
+
+
+def test_without_a_server_there_is_nothing_to_pair_with(tmp_path: Path) -> None:
+    done = drawbridge("pair", "--data-dir", tmp_path / "data")
+    assert done.returncode == 3
+    assert "No server is running with the data" in done.stderr
+    assert "Start `drawbridge serve` first" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+async def shown(server: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(drawbridge, "pair", "--data-dir", server.data, *arguments)
+
+
+async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) -> None:
+    host = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
+    async with serving(tmp_path / "data", "--host", "0.0.0.0", "--public-host", "agents.example") as server:
+        done = await shown(server, "--name", "phone", "--scope", "approve")
+        assert done.returncode == 0, done.stderr
+        port = server.url.rpartition(":")[2].partition("/")[0]
+        assert f"https://agents.example:{port}/" in done.stdout
+        assert f"https://{host}:{port}/" in done.stdout
+        assert "▀" in done.stdout
+        assert server.ready["fingerprint"][:47] in done.stdout
+        found = re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
+        assert found is not None
+        async with connected(f"wss://127.0.0.1:{port}/ws", tls=server.tls) as phone:
+            paired = (await phone.ask("pair", {"code": found[0], "name": "me"}))["data"]
+            assert paired["device"] == {"name": "phone", "scope": "approve", "projects": None}
+        await server.end()
+        assert found[0] not in server.errors
+        assert paired["token"] not in server.errors
+        assert (await shown(server)).returncode == 3, "it has gone, and so has the word of where it was"
+
+
+async def test_where_no_phone_gets_to_the_command_says_so_and_what_to_do(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        assert (server.data / running.FILE).stat().st_mode & 0o777 == 0o600
+        done = await shown(server)
+        assert done.returncode == 0
+        assert "listens on this machine only" in done.stdout
+        assert "--host 0.0.0.0" in done.stdout
+        assert "--public-host NAME" in done.stdout
+        assert re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
+        assert "▀" not in done.stdout, "a picture for a camera that gets nowhere"
+
+
+def test_what_a_killed_server_left_behind_is_no_server(tmp_path: Path) -> None:
+    with running.announced(tmp_path, "wss://x/ws", ("https://x/",), None, loopback=True):
+        assert running.find(tmp_path) is not None
+        left = (tmp_path / running.FILE).read_bytes()
+    assert running.find(tmp_path) is None
+    for content in (left.replace(b'"began":', b'"began":1'), b"", b"[]", b'{"pid":-1}'):
+        (tmp_path / running.FILE).write_bytes(content)
+        assert running.find(tmp_path) is None
+
+
+def test_the_picture_holds_the_pages_address_with_the_code_behind_the_hash() -> None:
+    server = Running(
+        pid=1, began=0, url="wss://h:1/ws", pages=("https://h:1/", "https://i:1/"), loopback=False, fingerprint="AB:CD"
+    )
+    assert link(server, "ABCD-2345") == "https://h:1/#pair=ABCD2345&fp=abcd"
+
+
+def test_which_addresses_are_served() -> None:
+    assert served("127.0.0.1", []) == ()
+    assert served("localhost", ["agents.example"]) == ("agents.example",)
+    assert served("192.0.2.7", ["agents.example"]) == ("agents.example", "192.0.2.7")
+    everywhere = served("0.0.0.0", [])
+    assert everywhere == tuple(one for one in everywhere if not one.startswith(("127.", "169.254.")))

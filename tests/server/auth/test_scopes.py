@@ -1,0 +1,306 @@
+"""What a device may do is what its owner said; what is beyond is refused and nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.agents.base import Proposal
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
+from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol.client_errors import ClientError
+from tests.server.auth.rig import Server, code_of
+from tests.server.wire_client import WireClient
+
+PAGE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "protocols" / "client.md"
+
+AN_EXAMPLE: dict[str, dict[str, Any]] = {
+    "execute": {"prompt": "/quick"},
+    "set_mode": {"mode": "plan"},
+    "set_model": {"model": "m"},
+    "run_changes": {"run_id": "r"},
+    "run_revert": {"run_id": "r"},
+    "session_resume": {"session_id": "s"},
+    "permission_response": {"approval_id": "a", "decision": "deny"},
+    "project_create": {"path": "/nowhere"},
+    "subscribe": {"topics": ["stats"]},
+    "unsubscribe": {"topics": []},
+    "blob_put": {"blob_id": "b", "offset": 0, "data": "", "last": True},
+    "blob_get": {"blob_id": "none"},
+    "dir_list": {"path": ""},
+    "push_subscribe": {"endpoint": "e", "p256dh": "p", "auth": "a"},
+    "push_unsubscribe": {"endpoint": "e"},
+    "auth": {"token": "none"},
+    "pair": {"code": "AAAA-AAAA"},
+    "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
+}
+"""The least that a message of this type has to say; those that need nothing are left out."""
+
+
+# the table
+
+
+def test_the_table_is_on_the_page_as_it_is() -> None:
+    rows = re.findall(r"^\| `(view|approve|run|admin)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    shown = {scope: set(re.findall(r"`(\w+)`", text)) for scope, text in rows}
+    assert shown == {scope: {row.name for row in COMMANDS if row.scope == scope} for scope in SCOPES}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_each_command_is_refused_below_its_scope_and_only_there(
+    server: Server, owner: WireClient, scope: Scope
+) -> None:
+    project = await server.project(owner)
+    async with server.client(server.token("pad", scope)) as client:
+        features = set((await client.ask("hello"))["data"]["features"])
+        for row in COMMANDS:
+            name, within = row.name, SCOPES.index(row.scope) <= SCOPES.index(scope)
+            assert (name in features) is within, name
+            if name != "project_delete" or not within:
+                about = project if issubclass(row.request, say.ProjectCommand) else None
+                answer = await client.ask(name, AN_EXAMPLE.get(name), about)
+                assert (code_of(answer) == "OUT_OF_SCOPE") is not within, name
+                if not within:
+                    assert answer["data"]["details"] == {"scope": scope, "needed": row.scope}
+    [shown] = (await owner.ask("project_list"))["data"]["projects"]
+    assert bool(shown["last_seq"]) is (scope in ("run", "admin")), "what was refused has left no trace"
+
+
+# answers
+
+
+@contextlib.asynccontextmanager
+async def asking(server: Server, owner: WireClient, prompt: str = "please change") -> AsyncIterator[dict[str, Any]]:
+    """A question of the scripted agent that waits."""
+    project = await server.project(owner)
+    await owner.ask("project_join", project_id=project)
+    await owner.ask("execute", {"prompt": prompt}, project)
+    yield await owner.hear("permission_request", patience=15)
+    await owner.ask("agent_kill", project_id=project)
+
+
+async def test_who_may_approve_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
+    async with asking(server, owner) as question, server.client(server.token("Ada's phone", "approve")) as phone:
+        await phone.ask("hello", {"client": "the owner"})
+        given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
+        answer = await phone.ask("permission_response", given, question["project_id"])
+        assert answer["data"]["data"]["by"] == "Ada's phone"
+        assert (await owner.hear("update", "permission_resolved"))["data"]["data"]["by"] == "Ada's phone"
+        page = await owner.ask("get_messages", {"limit": 100}, question["project_id"])
+        [kept] = [one for one in page["data"]["messages"] if one["message"].get("subtype") == "permission_resolved"]
+        assert kept["message"]["message"]["by"] == "Ada's phone"
+
+
+async def test_who_may_only_view_hears_the_question_and_can_not_answer_it(server: Server, owner: WireClient) -> None:
+    async with asking(server, owner) as question, server.client(server.token("tv", "view")) as viewer:
+        await viewer.ask("subscribe", {"topics": ["approvals"]})
+        joined = await viewer.ask("project_join", project_id=question["project_id"])
+        assert len(joined["data"]["data"]["open_approvals"]) == 1
+        given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
+        assert code_of(await viewer.ask("permission_response", given, question["project_id"])) == "OUT_OF_SCOPE"
+        [shown] = (await viewer.ask("project_list"))["data"]["projects"]
+        assert len(shown["approvals"]) == 1, "it still waits"
+
+
+async def test_who_may_approve_may_change_the_text_and_not_the_file(server: Server, owner: WireClient) -> None:
+    async with asking(server, owner) as question, server.client(server.token("phone", "approve")) as phone:
+        before = question["data"]["input"]
+        given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
+
+        async def answered(**more: Any) -> str:
+            return code_of(await phone.ask("permission_response", {**given, **more}, question["project_id"]))
+
+        elsewhere = {**before, "file_path": str(server.roots / "elsewhere.py")}
+        assert await answered(updated_input=elsewhere) == "OUT_OF_SCOPE"
+        assert await answered(updated_input={**before, "more": 1}) == "OUT_OF_SCOPE"
+        assert await answered(updated_input={}) == "OUT_OF_SCOPE"
+        assert await answered(remember=True) == "OUT_OF_SCOPE"
+        for blob, data in (("no-json", "bm8="), ("a-list", "W10=")):
+            await phone.ask("blob_put", {"blob_id": blob, "offset": 0, "data": data, "last": True})
+            assert await answered(updated_input_blob=blob) == "OUT_OF_SCOPE"
+        word = "content" if "content" in before else "new_string"
+        assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
+
+
+def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> ApprovalRequested:
+    return ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "updated", "fine"),
+    [
+        ("Bash", b'{"command":"ls"}', {"command": "rm -r x"}, False),
+        ("Bash", b'{"command":"ls"}', {"command": "ls"}, True),
+        ("Bash", b'{"command":"ls"}', {"command": "ls", "content": ""}, False),
+        ("mcp__db__run", b'{"content":"select"}', {"content": "drop"}, False),
+        ("AskUserQuestion", b'{"questions":[]}', {"questions": [], "answers": {"a": "b"}}, True),
+        ("AskUserQuestion", b'{"questions":[]}', {"questions": [1], "answers": {}}, False),
+        ("Bash", b"[1]", {}, False),
+        ("Bash", b'{"n":1}', {"n": True}, False),
+        ("Bash", b'{"n":0}', {"n": False}, False),
+        ("Bash", b'{"n":true}', {"n": 1}, False),
+        ("Bash", b'{"n":false}', {"n": 0.0}, False),
+        ("Bash", b'{"n":null}', {}, False),
+        ("Bash", b'{"n":[{"a":1}]}', {"n": [{"a": True}]}, False),
+        ("Bash", b'{"n":[1,2]}', {"n": [1]}, False),
+        ("Bash", b'{"n":{"a":1}}', {"n": {"a": 1, "b": 1}}, False),
+        ("Bash", b'{"n":' + b"[" * 600 + b"]" * 600 + b"}", {"n": []}, False),
+        ("Bash", b'{"n":1.0,"m":[1,{"a":true}]}', {"n": 1, "m": [1, {"a": True}]}, True),
+    ],
+)
+def test_of_a_command_who_may_approve_can_change_nothing(
+    tool: str, given: bytes, updated: dict[str, Any], fine: bool
+) -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="needs the scope run"):
+        check_answer(phone, answer, asked(tool, given), updated)
+
+
+def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    given = asked("Bash", b'{"n":' + b"[" * 900 + b"]" * 900 + b"}")
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ClientError, match="needs the scope run"):
+        check_answer(phone, answer, given, {"n": deep})
+
+
+# projects
+
+
+@pytest.fixture
+async def two(server: Server, owner: WireClient) -> tuple[str, str]:
+    """A project that the device below may know of, and one that it may not."""
+    return await server.project(owner, "mine"), await server.project(owner, "secret")
+
+
+@pytest.fixture
+async def confined(server: Server) -> AsyncIterator[WireClient]:
+    async with server.client(server.token("pad", "admin", projects=[str(server.roots / "mine")])) as client:
+        yield client
+
+
+async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, secret = two
+    await owner.ask("project_join", project_id=secret)
+    await owner.ask("execute", {"prompt": "/quick"}, secret)
+    await owner.hear("update", "run_finished")
+    assert (await confined.ask("hello"))["data"]["device"]["projects"] == [str(server.roots / "mine")]
+    assert [one["id"] for one in (await confined.ask("project_list"))["data"]["projects"]] == [mine]
+    assert (await confined.ask("health_check"))["data"]["projects"] == 1
+    for row in COMMANDS:
+        name = row.name
+        if issubclass(row.request, say.ProjectCommand):
+            unknown = await confined.ask(name, AN_EXAMPLE.get(name), "nobody")
+            answer = await confined.ask(name, AN_EXAMPLE.get(name), secret)
+            assert code_of(answer) == "PROJECT_NOT_FOUND", name
+            assert answer["data"]["message"] == unknown["data"]["message"], "no sign that there is one"
+    assert code_of(await confined.ask("blob_get", {"blob_id": f"{secret}:1"})) == "PROJECT_NOT_FOUND"
+    assert code_of(await confined.ask("project_join", project_id=mine)) == "update"
+    assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
+
+
+def test_directories_with_a_common_prefix_are_separate() -> None:
+    device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
+    assert [device.sees(Path(path)) for path in ("/code/site", "/code/site/inner")] == [True, True]
+    others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
+    assert [path for path in others if device.sees(Path(path))] == []
+
+
+async def test_a_confined_device_sees_no_sibling(server: Server, owner: WireClient) -> None:
+    site, _ = await server.project(owner, "site"), await server.project(owner, "site2")
+    async with server.client(server.token("pad", "run", projects=[str(server.roots / "site")])) as device:
+        assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]
+
+
+async def test_a_confined_device_sees_its_own_projects_health(
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, secret = two
+    for project, times in ((secret, 2), (mine, 1)):
+        await owner.ask("project_join", project_id=project)
+        for _ in range(times):
+            await owner.ask("execute", {"prompt": "/quick"}, project)
+            await owner.hear("update", "run_finished")
+    health = (await confined.ask("health_check"))["data"]
+    assert health["runs"]["ended"] == {"completed": 1}
+    assert (health["projects"], health["running"], health["subscriptions"]) == (1, 0, 1)
+    assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).memory.cost_usd
+    assert server.core.metrics.total.runs.total() == 3
+
+
+async def test_a_confined_device_sees_its_projects_problems(
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
+) -> None:
+    (server.roots / "secret").rmdir()
+    assert (await confined.ask("health_check"))["data"]["problems"] == []
+    assert (await confined.ask("health_check"))["data"]["status"] == "ok"
+    (server.roots / "mine").rmdir()
+    health = (await confined.ask("health_check"))["data"]
+    assert (health["status"], len(health["problems"])) == ("degraded", 1)
+
+
+async def test_a_confined_device_hears_nothing_of_others(
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, secret = two
+    await confined.ask("subscribe", {"topics": ["projects", "approvals", "stats"]})
+    for project in (secret, mine):
+        await owner.ask("project_join", project_id=project)
+        await owner.ask("execute", {"prompt": "please change"}, project)
+        question = await owner.hear("permission_request", patience=15)
+        given = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
+        await owner.ask("permission_response", given, project)
+        await owner.hear("update", "run_finished", patience=15)
+    watching = asyncio.create_task(server.monitor.run(server.clients))
+    stats = (await confined.hear("update", "stats"))["data"]["data"]
+    watching.cancel()
+    await owner.ask("project_delete", project_id=secret)
+    assert (await confined.ask("project_list"))["type"] == "project_list", "all that was told before has come"
+    assert stats["project_states"] == {mine: "IDLE"}
+    assert stats["projects"] == 1
+    assert any(message["type"] == "permission_request" for message in confined.heard)
+    assert [message for message in confined.heard if secret in str(message)] == []
+    assert [message for message in confined.heard if str(server.roots / "secret") in str(message)] == []
+
+
+async def test_a_confined_device_makes_projects_in_its_own_directories_only(
+    server: Server, owner: WireClient, confined: WireClient
+) -> None:
+    for name in ("mine/inner", "secret/inner"):
+        (server.roots / name).mkdir(parents=True)
+    (server.roots / "mine" / "link").symlink_to(server.roots / "secret")
+    for path in (server.roots / "secret", server.roots / "mine" / "link", server.roots / "mine/../secret", "/x\0y"):
+        assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
+    assert (await confined.ask("dir_list", {"path": ""}))["data"]["directories"] == [str(server.roots / "mine")]
+    assert code_of(await confined.ask("dir_list", {"path": str(server.roots)})) == "INVALID_PATH"
+    assert (await confined.ask("dir_list", {"path": str(server.roots / "mine")}))["data"]["directories"] == ["inner"]
+    assert code_of(await confined.ask("project_create", {"path": str(server.roots / "mine" / "inner")})) == "update"
+    assert [one["path"] for one in (await owner.ask("project_list"))["data"]["projects"]] == [
+        str(server.roots / "mine" / "inner")
+    ]
+
+
+async def test_a_confined_device_takes_no_other_directory_along(
+    server: Server, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, _ = two
+    beside = {"prompt": "/quick", "options": {"add_dirs": [str(server.roots / "mine"), str(server.roots / "secret")]}}
+    refused = await confined.ask("execute", beside, mine)
+    assert code_of(refused) == "INVALID_PATH"
+    assert refused["data"]["field"] == "data.options.add_dirs[1]"
+    assert (await confined.ask("project_list"))["data"]["projects"][0]["last_seq"] == 0

@@ -1,0 +1,531 @@
+"""Logging in with an SSH key: signed by the person's own tools, for this connection and this server, and for nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import ssl
+import struct
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, SHA512
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.core.errors import BadSetting
+from drawbridge.server.app import client as client_module
+from drawbridge.server.app.client import DISMISSED
+from drawbridge.server.auth.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
+from drawbridge.server.auth.tls import own_certificate
+from tests.programs import missing
+from tests.server import processes
+from tests.server.auth.rig import OWNER, Server, code_of, serving
+from tests.server.processes import refused
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import PATIENCE
+
+PrivateKey = ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+ADA = ed25519.Ed25519PrivateKey.generate()
+RSA = rsa.generate_private_key(65537, 2048)
+SHORT = rsa.generate_private_key(65537, 1024)
+CURVES = [ec.generate_private_key(curve) for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1())]
+
+
+def line(key: PrivateKey, comment: str = "ada@laptop") -> str:
+    """Of an authorized_keys."""
+    form = serialization.PublicFormat.OpenSSH
+    return f"{key.public_key().public_bytes(serialization.Encoding.OpenSSH, form).decode()} {comment}\n"
+
+
+def packed(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
+
+
+def mpint(number: int) -> bytes:
+    return packed(number.to_bytes(number.bit_length() // 8 + 1, "big"))
+
+
+def signature(
+    key: PrivateKey, message: bytes, *, namespace: str = NAMESPACE, algorithm: str = "sha512", sha1: bool = False
+) -> str:
+    """As ``ssh-keygen -Y sign`` would make it, or with something wrong."""
+    blob = base64.b64decode(line(key).split()[1])
+    digest = hashlib.new(algorithm, message).digest()
+    head = packed(namespace.encode()) + packed(b"") + packed(algorithm.encode())
+    signed = b"SSHSIG" + head + packed(digest)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        inner = packed(b"ssh-ed25519") + packed(key.sign(signed))
+    elif isinstance(key, rsa.RSAPrivateKey):
+        kind, hashing = (b"ssh-rsa", SHA1()) if sha1 else (b"rsa-sha2-512", SHA512())
+        inner = packed(kind) + packed(key.sign(signed, padding.PKCS1v15(), hashing))
+    else:
+        hashing = {256: SHA256(), 384: SHA384(), 521: SHA512()}[key.curve.key_size]  # type: ignore[assignment]
+        r, s = decode_dss_signature(key.sign(signed, ec.ECDSA(hashing)))
+        inner = packed(b"ecdsa-sha2-nistp%d" % key.curve.key_size) + packed(mpint(r) + mpint(s))
+    whole = b"SSHSIG" + struct.pack(">I", 1) + packed(blob) + head + packed(inner)
+    return armoured(whole)
+
+
+def armoured(whole: bytes) -> str:
+    text = base64.b64encode(whole).decode()
+    lines = [text[at : at + 70] for at in range(0, len(text), 70)]
+    return "\n".join(["-----BEGIN SSH SIGNATURE-----", *lines, "-----END SSH SIGNATURE-----", ""])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "authorized_keys"
+    path.write_text("# of the owner\n\n" + "".join([line(ADA), line(RSA), *map(line, CURVES)]))
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+async def server(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
+    async with serving(tmp_path, keys=Keys(file)) as server:
+        yield server
+
+
+async def answered(
+    client: WireClient, key: PrivateKey, *, host: str = "", certificate: str | None = None, **more: Any
+) -> dict[str, Any]:
+    """By a client that signs this host and certificate; without them those that the server has named."""
+    asked = (await client.ask("ssh_challenge"))["data"]
+    host = host or asked["host"]
+    seen = asked["certificate"] if certificate is None else certificate
+    signed = signature(key, challenge(host, seen, asked["nonce"]), **more)
+    return await client.ask("ssh_auth", {"nonce": asked["nonce"], "host": host, "signature": signed})
+
+
+async def log_in(client: WireClient, key: PrivateKey, **more: Any) -> str:
+    return code_of(await answered(client, key, **more))
+
+
+# in
+
+
+@pytest.mark.parametrize("key", [ADA, RSA, *CURVES], ids=["ed25519", "rsa", "p256", "p384", "p521"])
+async def test_who_has_a_key_in_the_file_is_let_in_under_its_name_with_all_rights(
+    server: Server, key: PrivateKey
+) -> None:
+    async with connected(server.url) as client:
+        assert await log_in(client, key) == "auth"
+        hello = (await client.ask("hello", {"client": "somebody else"}))["data"]
+        assert hello["device"] == {"name": "ada@laptop", "scope": "admin", "projects": None}
+
+
+async def test_what_is_signed_is_told_as_text(server: Server) -> None:
+    async with connected(server.url) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        assert asked["host"] == f"127.0.0.1:{server.port}"
+        assert asked["certificate"] == "-"
+        assert asked["text"] == f"drawbridge-login-v2\n127.0.0.1:{server.port}\n-\n{asked['nonce']}\n"
+
+
+async def test_a_person_has_longer_to_sign_than_a_program_has_for_its_token(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "AUTH_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "SIGNING_SECONDS", 0.4)
+    async with connected(server.url) as client:
+        began = time.monotonic()
+        await client.ask("ssh_challenge")
+        assert await client.close_code() == 4401
+        assert client.connection.close_reason == "the signature did not arrive in time"
+        assert time.monotonic() - began > 0.35
+
+
+# not in
+
+
+async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
+    for key in (ed25519.Ed25519PrivateKey.generate(), SHORT):
+        async with connected(server.url) as client:
+            assert await log_in(client, key) == "SIGNATURE_WRONG"
+            assert await client.close_code() == 4401
+    assert not list(server.clients)
+
+
+async def test_a_signature_is_good_for_one_connection_and_one_try(server: Server) -> None:
+    async with connected(server.url) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, challenge(asked["host"], None, asked["nonce"]))
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
+        assert code_of(await client.ask("ssh_auth", answer)) == "auth"
+        assert code_of(await client.ask("ssh_auth", answer)) == "SIGNATURE_REPLAYED"
+    for again in (False, True):
+        async with connected(server.url) as thief:
+            if again:
+                await thief.ask("ssh_challenge")
+            assert code_of(await thief.ask("ssh_auth", answer)) == "SIGNATURE_REPLAYED"
+            assert await thief.close_code() == 4401
+
+
+async def test_a_signature_for_another_server_is_refused(server: Server) -> None:
+    """Somebody in between passes the challenge on: the client signs the name that it has dialled."""
+    for host in ("evil.example", "evil.example:8443", "localhost.evil.example"):
+        async with connected(server.url) as client:
+            assert await log_in(client, ADA, host=host) == "SIGNATURE_FOREIGN"
+    async with connected(server.url) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, challenge("evil.example", None, asked["nonce"]))
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
+        assert code_of(await client.ask("ssh_auth", answer)) == "SIGNATURE_WRONG"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.9:PORT",
+        "[::1]:1",
+        "[::1]",
+        "localhost.:PORT",
+        "LOCALHOST:PORT",
+        "LOCALHOST.",
+        "localhost",
+        "localhost:1",
+        "127.0.0.1",
+        "127.1:PORT",
+        "2130706433:PORT",
+        "localhost:0PORT",
+        "localhost:PORT:PORT",
+        "[127.0.0.1]:PORT",
+        "[localhost]:PORT",
+        "[::ffff:127.0.0.1]:PORT",
+        "[0:0:0:0:0:0:0:1]:PORT",
+        "::1:PORT",
+        "ada@localhost:PORT",
+        "localhost:",
+        ":PORT",
+    ],
+)
+async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: str) -> None:
+    """On loopback, any other port and any other address may belong to somebody else."""
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "SIGNATURE_FOREIGN"
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
+)
+async def test_a_signature_for_a_public_name_is_accepted(server: Server, host: str) -> None:
+    """In front of a public name there may be a proxy with a port of its own."""
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
+
+
+async def test_a_login_is_not_passed_on_to_another_port(server: Server) -> None:
+    """Somebody at another port of localhost is dialled and passes the challenge and its answer on, also under its own name."""
+    dialled, own = "localhost:36367", f"localhost:{server.port}"
+    for host, code in ((dialled, "SIGNATURE_FOREIGN"), (own, "SIGNATURE_WRONG")):
+        async with connected(server.url) as relay:
+            nonce = (await relay.ask("ssh_challenge"))["data"]["nonce"]
+            signed = signature(ADA, challenge(dialled, None, nonce))
+            assert code_of(await relay.ask("ssh_auth", {"nonce": nonce, "host": host, "signature": signed})) == code
+            assert await relay.close_code() == 4401
+
+
+@pytest.fixture
+async def secure(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
+    """Behind TLS; ``fingerprint`` of its certificate is in ``secure.access.certificate``."""
+    (tmp_path / "secure").mkdir()
+    made = own_certificate(tmp_path / "tls", ["localhost", "127.0.0.1"])
+    context = made.context()
+    async with serving(tmp_path / "secure", context, keys=Keys(file), certificate=lambda: made.shown) as server:
+        yield server
+
+
+def trusting(directory: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(directory / "tls" / "cert.pem"))
+
+
+def seen_by(client: WireClient) -> str:
+    """The SHA-256 of the certificate that this client was shown, found out by its own means."""
+    shown = client.connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return hashlib.sha256(shown).hexdigest()
+
+
+async def test_the_login_contains_the_clients_certificate(secure: Server, tmp_path: Path) -> None:
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        assert (await client.ask("ssh_challenge"))["data"]["certificate"] == seen_by(client)
+
+
+@pytest.mark.parametrize("certificate", ["ab" * 32, "-", ""])
+async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_path: Path, certificate: str) -> None:
+    """As it is signed where somebody in between has ended TLS with a certificate of their own."""
+    async with connected(secure.url, tls=trusting(tmp_path)) as relay:
+        assert await log_in(relay, ADA, certificate=certificate) == "SIGNATURE_WRONG"
+        assert await relay.close_code() == 4401
+
+
+async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tmp_path: Path) -> None:
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, challenge(asked["host"], "ab" * 32, asked["nonce"]))
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed, "certificate": "ab" * 32}
+        refused = await client.ask("ssh_auth", answer)
+        assert code_of(refused) == "SIGNATURE_FOREIGN"
+        assert refused["data"]["field"] == "data.certificate"
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, challenge(asked["host"], seen_by(client), asked["nonce"]))
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
+        assert code_of(await client.ask("ssh_auth", answer | {"certificate": seen_by(client).upper()})) == "auth"
+
+
+async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) -> None:
+    """It is renewed while a person types a passphrase."""
+    (tmp_path / "data").mkdir()
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    context = made.context()
+    async with serving(tmp_path / "data", context, keys=Keys(file), certificate=lambda: made.shown) as server:
+        async with connected(server.url, tls=trusting(tmp_path)) as client:
+            before = seen_by(client)
+            own_certificate(tmp_path / "tls", ["127.0.0.1", "later.example"])
+            made.load_into(context)
+            assert made.shown != before
+            assert await log_in(client, ADA, certificate=before) == "auth"
+        async with connected(server.url, tls=trusting(tmp_path)) as client:
+            assert seen_by(client) == made.shown
+            assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
+
+
+async def test_an_older_client_gets_a_request_to_update(server: Server) -> None:
+    async with connected(server.url) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, f"drawbridge-login-v1\n{asked['host']}\n{asked['nonce']}\n".encode())
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
+        refused = await client.ask("ssh_auth", answer)
+        assert code_of(refused) == "SIGNATURE_WRONG"
+        assert "Update the client" in refused["data"]["message"]
+
+
+async def test_a_signature_for_another_purpose_or_with_an_old_hash_is_refused(server: Server) -> None:
+    wrong: list[tuple[PrivateKey, dict[str, Any]]] = [
+        (ADA, {"namespace": "git"}),
+        (ADA, {"namespace": "file"}),
+        (ADA, {"algorithm": "sha1"}),
+        (RSA, {"sha1": True}),
+    ]
+    for key, more in wrong:
+        async with connected(server.url) as client:
+            assert await log_in(client, key, **more) == "SIGNATURE_WRONG"
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA, algorithm="sha256") == "auth"
+
+
+async def test_a_key_that_is_taken_out_of_the_file_ends_its_connections(server: Server, file: Path) -> None:
+    async with connected(server.url) as ada, connected(server.url) as other, server.client() as owner:
+        assert await log_in(ada, ADA) == "auth"
+        assert await log_in(other, RSA) == "auth"
+        file.write_text(line(RSA))
+        assert (await ada.hear("error"))["data"]["code"] == "TOKEN_REVOKED"
+        assert await ada.close_code() == DISMISSED
+        for client in (other, owner):
+            assert (await client.ask("health_check"))["type"] == "health"
+    async with connected(server.url) as ada:
+        assert await log_in(ada, ADA) == "SIGNATURE_WRONG"
+
+
+async def test_without_the_setting_no_key_is_taken(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, connected(server.url) as client:
+        assert code_of(await client.ask("ssh_challenge")) == "NOT_SUPPORTED"
+
+
+async def test_failed_signatures_count_as_failed_logins(server: Server) -> None:
+    codes = []
+    for _ in range(12):
+        async with connected(server.url) as client:
+            codes.append(await log_in(client, ADA, namespace="git"))
+    assert codes == ["SIGNATURE_WRONG"] * 10 + ["RATE_LIMITED"] * 2
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA) == "RATE_LIMITED"
+    async with server.client(OWNER) as owner:
+        assert (await owner.ask("health_check"))["type"] == "health"
+
+
+# the file
+
+
+def test_lines_that_can_not_be_honoured_in_full_are_passed_over_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    plain = line(ADA)
+    text = "".join(
+        [
+            f'command="/bin/true" {plain}',
+            f"restrict {plain}",
+            line(SHORT),
+            "ssh-dss AAAAB3NzaC1kc3M= old\n",
+            "sk-ssh-ed25519@openssh.com AAAA touch\n",
+            "ssh-ed25519 rubbish\n",
+            "ssh-ed25519\n",
+            plain.replace(" AAAA", " AAAAB"),
+            f"  {plain}",
+        ]
+    )
+    assert [entry.name for entry in entries(text, "keys")] == ["ada@laptop"]
+    assert [number for number in range(1, 10) if f"keys, line {number} is ignored" in caplog.text] == list(range(1, 9))
+
+
+def test_a_comment_that_can_not_be_shown_is_no_name() -> None:
+    for comment in ("", "a\x1b[2J", "x" * 61):
+        [entry] = entries(line(ADA, comment), "keys")
+        assert entry.name == entry.fingerprint
+        assert entry.fingerprint.startswith("SHA256:")
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file: Path, mode: int) -> None:
+    file.chmod(mode)
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA) == "SIGNATURE_WRONG"
+    with pytest.raises(BadSetting, match="can be written by other users"):
+        Keys(file).look()
+
+
+def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it can change its mode. A file of root's is taken from root alone."""
+    keys = Keys(file)
+    keys.look()
+    blob = base64.b64decode(line(ADA).split()[1])
+    assert keys.find(blob) is not None
+    if os.getuid() == 0:
+        os.chown(file, 54_321, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+        file.touch()
+    with pytest.raises(BadSetting, match="can be written by other users"):
+        keys.look()
+    assert keys.find(blob) is None
+
+
+async def test_a_server_does_not_start_with_a_file_that_can_not_be_used(tmp_path: Path, file: Path) -> None:
+    file.chmod(0o666)
+    for path, expected in ((file, "can be written by other users"), (tmp_path / "none", "no such file")):
+        code, said = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)
+        assert code == 2
+        assert f"--authorized-keys: {path}" in said
+        assert expected in said
+        assert "Nothing was started" in said
+
+
+# bytes
+
+
+@given(st.binary(max_size=400))
+def test_rubbish_is_no_signature(data: bytes) -> None:
+    for text in (data.decode("latin-1"), armoured(data), armoured(b"SSHSIG\0\0\0\1" + data)):
+        with pytest.raises(BadSignature):
+            verified(text, b"message")
+
+
+@given(st.integers(0, 10_000), st.integers(0, 7))
+def test_a_signature_in_which_one_bit_is_turned_is_none(place: int, bit: int) -> None:
+    text = signature(ADA, b"message")
+    whole = bytearray(base64.b64decode("".join(text.splitlines()[1:-1])))
+    whole[place % len(whole)] ^= 1 << bit
+    key = base64.b64decode(line(ADA).split()[1])
+    try:
+        found = verified(armoured(bytes(whole)), b"message")
+    except BadSignature:
+        return
+    assert found != key, "whatever else it is, it is not Ada's"
+
+
+def test_of_other_bytes_it_is_none() -> None:
+    verified(signature(ADA, b"message"), b"message")
+    with pytest.raises(BadSignature, match="does not match the signed text"):
+        verified(signature(ADA, b"message"), b"massage")
+    whole = base64.b64decode("".join(signature(ADA, b"m").splitlines()[1:-1]))
+    with pytest.raises(BadSignature, match="trailing data"):
+        verified(armoured(whole + b"\0"), b"m")
+
+
+# the person's own tools
+
+
+@pytest.fixture
+def ssh_keygen() -> str:
+    return shutil.which("ssh-keygen") or missing("ssh-keygen is missing: install openssh-client")
+
+
+@pytest.fixture
+def agent(tmp_path: Path, ssh_keygen: str) -> Iterator[dict[str, str]]:
+    """A running ssh-agent of the test's own: the variables that lead to it."""
+    path = str(Path(os.environ["TMPDIR"]) / "agent.sock")
+    program = shutil.which("ssh-agent") or missing("ssh-agent is missing: install openssh-client")
+    process = subprocess.Popen([program, "-D", "-a", path], stdout=subprocess.DEVNULL)
+    try:
+        variables = {**os.environ, "SSH_AUTH_SOCK": path}
+        end = time.monotonic() + PATIENCE
+        while subprocess.run(["ssh-add", "-l"], env=variables, capture_output=True).returncode == 2:
+            assert time.monotonic() < end, "the agent does not answer"
+        yield variables
+    finally:
+        process.terminate()
+        process.wait(5)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
+def test_what_ssh_keygen_signs_is_verified(tmp_path: Path, ssh_keygen: str, kind: str) -> None:
+    key = tmp_path / "id"
+    bits = ["-b", "2048"] if kind == "rsa" else []
+    subprocess.run([ssh_keygen, "-q", "-t", kind, *bits, "-N", "", "-C", "me", "-f", key], check=True)
+    message = challenge("agents.example:8443", "ab" * 32, "n0nce")
+    command = [ssh_keygen, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)]
+    signed = subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode()
+    [entry] = entries(key.with_suffix(".pub").read_text(), "keys")
+    assert (entry.name, verified(signed, message)) == ("me", entry.blob)
+    fingerprint = subprocess.run([ssh_keygen, "-lf", key], capture_output=True, check=True, text=True).stdout
+    assert fingerprint.split()[1] == entry.fingerprint
+
+
+@pytest.fixture
+def public(tmp_path: Path, ssh_keygen: str, agent: dict[str, str]) -> Path:
+    """Of a key that is nowhere but in the agent."""
+    key = tmp_path / "id"
+    subprocess.run([ssh_keygen, "-q", "-t", "ed25519", "-N", "", "-C", "me@home", "-f", key], check=True)
+    subprocess.run(["ssh-add", "-q", key], env=agent, check=True)
+    key.unlink()
+    key.with_suffix(".pub").chmod(0o644)
+    return key.with_suffix(".pub")
+
+
+async def test_a_key_that_only_the_agent_has_lets_in(
+    tmp_path: Path, ssh_keygen: str, agent: dict[str, str], public: Path
+) -> None:
+    command = [ssh_keygen, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(public)]
+
+    def sign(text: str) -> str:
+        return subprocess.run(command, input=text, capture_output=True, check=True, env=agent, text=True).stdout
+
+    async with serving(tmp_path, keys=Keys(public)) as server, connected(server.url) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": sign(asked["text"])}
+        assert code_of(await client.ask("ssh_auth", answer)) == "auth"
+        assert (await client.ask("hello"))["data"]["device"]["name"] == "me@home"
+
+
+async def test_the_real_server_checks_certificate_and_port(tmp_path: Path, file: Path) -> None:
+    async with processes.serving(tmp_path / "data", "--allow", tmp_path, "--authorized-keys", file) as real:
+        for certificate, host, code in (
+            ("seen", "", "auth"),
+            ("ab" * 32, "", "SIGNATURE_WRONG"),
+            ("-", "", "SIGNATURE_WRONG"),
+            ("seen", "localhost:36367", "SIGNATURE_FOREIGN"),
+        ):
+            async with connected(real.url, tls=real.tls) as client:
+                signed = seen_by(client) if certificate == "seen" else certificate
+                assert await log_in(client, ADA, host=host, certificate=signed) == code

@@ -1,0 +1,162 @@
+"""The certificate that is made here: for whom, how long, whose key; and the server behind it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from drawbridge.core.errors import BadSetting
+from drawbridge.server.auth.tls import Certificate, own_certificate
+from tests.server.app.rig import TOKEN, serving
+from tests.server.wire_client import connected
+
+NAMES = ["localhost", "127.0.0.1", "::1", "my-laptop", "192.0.2.7"]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Certificate:
+    return own_certificate(tmp_path / "tls", NAMES)
+
+
+def trusting(certificate: Certificate) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificate.certificate))
+
+
+async def test_a_client_that_trusts_it_is_served_by_every_name_it_is_for(tmp_path: Path, made: Certificate) -> None:
+    async with serving(tmp_path, tls=made.context()) as server:
+        for name in ("127.0.0.1", "localhost"):
+            async with connected(server.url, TOKEN, trusting(made), server_hostname=name) as client:
+                assert (await client.ask("project_list"))["type"] == "project_list"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            async with connected(server.url, TOKEN, trusting(made), server_hostname="other.example"):
+                pass
+        with pytest.raises(ssl.SSLCertVerificationError):
+            async with connected(server.url, TOKEN, ssl.create_default_context()):
+                pass
+
+
+async def test_who_speaks_plainly_or_an_old_tls_gets_nothing(tmp_path: Path, made: Certificate) -> None:
+    async with serving(tmp_path, tls=made.context()) as server:
+        with pytest.raises(Exception, match=r"valid HTTP|closed|reset"):
+            async with connected(server.url.replace("wss:", "ws:"), TOKEN):
+                pass
+        context = trusting(made)
+        assert made.context().minimum_version >= ssl.TLSVersion.TLSv1_2
+        async with connected(server.url, TOKEN, context) as client:
+            assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+async def test_large_messages_and_slow_readers_are_no_different_behind_tls(tmp_path: Path, made: Certificate) -> None:
+    async with serving(tmp_path, tls=made.context()) as server, connected(server.url, TOKEN, trusting(made)) as client:
+        await client.ask("project_create", {"path": "/a"})
+        await client.ask("project_join", project_id="p1")
+        for seq in range(1, 31):
+            server.core.say_line(b'{"type":"assistant","text":"' + b"x" * 200_000 + b'"}', seq)
+        for seq in range(1, 31):
+            assert (await client.hear("agent_message"))["seq"] == seq
+
+
+def test_it_is_for_these_names_and_lasts_as_long_as_browsers_allow(made: Certificate) -> None:
+    certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "my-laptop"]
+    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1", "192.0.2.7"]
+    lifetime = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    assert timedelta(days=365) < lifetime <= timedelta(days=398)
+    assert certificate.not_valid_before_utc < datetime.now(UTC) - timedelta(hours=1), "a phone's clock may be late"
+
+
+def test_the_key_is_the_owners_alone(made: Certificate) -> None:
+    assert made.key.stat().st_mode & 0o777 == 0o600
+    assert made.key.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_fingerprint_is_what_a_client_sees(made: Certificate, tmp_path: Path) -> None:
+    first, end, _ = made.certificate.read_text().partition("-----END CERTIFICATE-----")
+    der = ssl.PEM_cert_to_DER_cert(first + end)
+    assert made.fingerprint.replace(":", "").lower() == hashlib.sha256(der).hexdigest()
+    assert len(made.fingerprint) == 95
+
+
+def test_the_next_start_has_the_same_one(made: Certificate, tmp_path: Path) -> None:
+    before = made.fingerprint
+    assert own_certificate(tmp_path / "tls", NAMES).fingerprint == before
+    assert own_certificate(tmp_path / "tls", ["localhost"]).fingerprint == before
+
+
+@pytest.mark.parametrize("days", [368, 400, -5])
+def test_before_it_runs_out_it_is_made_anew_with_the_same_key(made: Certificate, tmp_path: Path, days: int) -> None:
+    before, key = made.fingerprint, made.key.read_bytes()
+    renewed = own_certificate(tmp_path / "tls", NAMES, datetime.now(UTC) + timedelta(days=days))
+    assert renewed.fingerprint != before
+    assert renewed.key.read_bytes() == key
+    renewed.context()
+
+
+def test_long_before_that_it_is_not(made: Certificate, tmp_path: Path) -> None:
+    before = made.fingerprint
+    assert own_certificate(tmp_path / "tls", NAMES, datetime.now(UTC) + timedelta(days=360)).fingerprint == before
+
+
+def test_a_new_name_makes_a_new_one(made: Certificate, tmp_path: Path) -> None:
+    before = made.fingerprint
+    assert own_certificate(tmp_path / "tls", [*NAMES, "phone.example"]).fingerprint != before
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"\xff" * 100])
+def test_a_damaged_file_is_replaced(made: Certificate, tmp_path: Path, content: bytes) -> None:
+    before = made.fingerprint
+    made.certificate.write_bytes(content)
+    assert own_certificate(tmp_path / "tls", NAMES).fingerprint != before
+    made.key.write_bytes(content)
+    again = own_certificate(tmp_path / "tls", NAMES)
+    again.context()
+    assert again.key.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_that_does_not_belong_to_it_is_noticed(made: Certificate, tmp_path: Path) -> None:
+    other = own_certificate(tmp_path / "other", NAMES)
+    os.replace(other.key, made.key)
+    own_certificate(tmp_path / "tls", NAMES).context()
+
+
+# of one's own
+
+
+def test_one_that_is_given_is_used_or_refused_with_the_reason(made: Certificate, tmp_path: Path) -> None:
+    Certificate(made.certificate, made.key).context()
+    other = own_certificate(tmp_path / "other", NAMES)
+    for certificate, key in [
+        (made.certificate, other.key),
+        (tmp_path / "missing", made.key),
+        (made.certificate, tmp_path / "missing"),
+        (made.key, made.certificate),
+    ]:
+        with pytest.raises(BadSetting, match=r"can't be used: .+\. Nothing was started\.$"):
+            Certificate(certificate, key).context()
+
+
+def test_a_key_with_a_password_is_refused_without_asking_at_the_terminal(made: Certificate, tmp_path: Path) -> None:
+    key = serialization.load_pem_private_key(made.key.read_bytes(), None)
+    locked = tmp_path / "locked.pem"
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
+    with pytest.raises(BadSetting, match="password"):
+        Certificate(made.certificate, locked).context()
+
+
+async def test_new_connections_get_a_renewed_one_and_old_ones_stay(tmp_path: Path, made: Certificate) -> None:
+    context = made.context()
+    async with serving(tmp_path, tls=context) as server, connected(server.url, TOKEN, trusting(made)) as old:
+        renewed = own_certificate(tmp_path / "tls", [*NAMES, "new.example"])
+        renewed.load_into(context)
+        async with connected(server.url, TOKEN, trusting(renewed), server_hostname="new.example") as new:
+            assert (await new.ask("project_list"))["type"] == "project_list"
+        assert (await old.ask("project_list"))["type"] == "project_list"

@@ -1,0 +1,302 @@
+"""Devices have tokens of their own, which are told once, kept by nobody else, and end when the owner says so."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hmac
+import http.client
+import json
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from drawbridge.core.errors import BadArgument, BadSetting
+from drawbridge.server.app.client import DISMISSED
+from drawbridge.server.auth import devices as devices_module
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.devices import FILE, TOKEN, Devices
+from drawbridge.server.protocol.client_errors import ClientError
+from tests.server.auth.rig import OWNER, Server, code_of, serving
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import until
+
+LONG_AGO = timedelta(days=-1)
+
+
+def changed(token: str) -> str:
+    """The same one but for its last character."""
+    return token[:-1] + ("A" if token[-1] != "A" else "B")
+
+
+async def refusal(server: Server, token: str) -> tuple[str, int | None]:
+    """The code that a first message is answered with, and the close code."""
+    async with connect(server.url, proxy=None) as stranger:
+        await stranger.send(json.dumps({"type": "auth", "data": {"token": token}}))
+        said = json.loads(await stranger.recv())
+        with pytest.raises(ConnectionClosed):
+            await stranger.recv()
+        return code_of(said), stranger.close_code
+
+
+def handshake(server: Server, token: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+    connection.request("GET", "/health", headers={"Authorization": f"Bearer {token}"})
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+# in
+
+
+async def test_a_device_is_let_in_by_its_token_and_told_who_it_is(server: Server) -> None:
+    token = server.token("Ada's phone", "approve")
+    async with server.client(token) as by_header, server.client("") as by_message:
+        assert (await by_message.ask("auth", {"token": token}))["type"] == "auth"
+        for client in (by_header, by_message):
+            device = (await client.ask("hello", {"client": "the owner"}))["data"]["device"]
+            assert device == {"name": "Ada's phone", "scope": "approve", "projects": None}
+
+
+async def test_the_owners_token_is_let_in_as_before_and_may_do_everything(server: Server) -> None:
+    server.token()
+    async with server.client() as owner:
+        hello = (await owner.ask("hello", {"client": "desk"}))["data"]
+        assert hello["device"] == {"name": "desk", "scope": "admin", "projects": None}
+
+
+async def test_a_token_of_a_device_that_is_made_while_the_server_runs_is_good_at_once(server: Server) -> None:
+    async with server.client(server.token("one")), server.client(server.token("two")):
+        assert {client.name for client in server.clients} == {"one", "two"}
+
+
+async def test_a_connection_stays_the_device_that_it_began_as(server: Server) -> None:
+    mine, other = server.token("mine", "view"), server.token("other", "run")
+    async with server.client(mine) as client:
+        for token in (other, OWNER, changed(mine)):
+            assert code_of(await client.ask("auth", {"token": token})) == "UNAUTHORIZED"
+        assert (await client.ask("auth", {"token": mine}))["data"]["client"] == "mine"
+        assert (await client.ask("hello"))["data"]["device"]["scope"] == "view"
+
+
+# not in
+
+
+@pytest.mark.parametrize(
+    "token", ["drawbridge_", "drawbridge_00000000_" + "A" * 43, "drawbridge_é", "x" * 60, "drawbridge__" + "A" * 43]
+)
+async def test_a_token_that_nobody_has_is_refused(server: Server, token: str) -> None:
+    server.token()
+    assert await refusal(server, token) == ("UNAUTHORIZED", 4401)
+
+
+async def test_a_wrong_secret_is_refused_like_an_unknown_device(server: Server) -> None:
+    token = server.token()
+    assert await refusal(server, changed(token)) == ("UNAUTHORIZED", 4401)
+    server.devices.revoke("phone")
+    assert await refusal(server, changed(token)) == ("UNAUTHORIZED", 4401), "revoked is told to who knows the secret"
+
+
+async def test_a_revoked_and_an_expired_token_have_a_code_of_their_own(server: Server) -> None:
+    revoked, expired = server.token("lost"), server.token("old", lifetime=LONG_AGO)
+    server.devices.revoke("lost")
+    assert await refusal(server, revoked) == ("TOKEN_REVOKED", 4401)
+    assert await refusal(server, expired) == ("TOKEN_EXPIRED", 4401)
+    assert (await asyncio.to_thread(handshake, server, revoked))[0] == 401
+    assert "TOKEN_REVOKED" in (await asyncio.to_thread(handshake, server, revoked))[1]
+    assert "TOKEN_EXPIRED" in (await asyncio.to_thread(handshake, server, expired))[1]
+    assert not list(server.clients)
+
+
+async def dismissed(client: WireClient, code: str) -> None:
+    said = await client.hear("error")
+    assert said["data"]["code"] == code
+    assert await client.close_code() == DISMISSED == 4403
+
+
+async def test_who_is_connected_is_cut_off_when_its_token_is_revoked_and_the_others_stay(server: Server) -> None:
+    lost, kept = server.token("lost"), server.token("kept")
+    async with server.client(lost) as one, server.client(lost) as two, server.client(kept) as other:
+        await asyncio.to_thread(Devices(server.data).revoke, "lost")
+        await dismissed(one, "TOKEN_REVOKED")
+        await dismissed(two, "TOKEN_REVOKED")
+        assert (await other.ask("hello"))["data"]["device"]["name"] == "kept"
+
+
+async def test_who_is_connected_is_cut_off_when_its_token_expires(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server.client(server.token(lifetime=timedelta(hours=1))) as client:
+        assert (await client.ask("hello"))["type"] == "hello"
+        monkeypatch.setattr(devices_module, "now", lambda: datetime.now(UTC) + timedelta(hours=2))
+        await dismissed(client, "TOKEN_EXPIRED")
+
+
+async def test_a_name_may_be_given_again_once_its_device_is_revoked(server: Server) -> None:
+    first = server.token("phone")
+    with pytest.raises(BadArgument, match="already"):
+        server.token("phone")
+    server.devices.revoke("phone")
+    async with server.client(server.token("phone")) as client:
+        assert (await client.ask("hello"))["type"] == "hello"
+    assert (await refusal(server, first))[0] == "TOKEN_REVOKED"
+
+
+# secrets
+
+
+def test_the_file_is_the_owners_alone_and_holds_no_secret(tmp_path: Path) -> None:
+    devices = Devices(tmp_path / "data")
+    device, token = devices.add("phone", "view")
+    path = tmp_path / "data" / FILE
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    parts = TOKEN.fullmatch(token)
+    assert parts is not None
+    assert parts[1] == device.id
+    assert parts[2] not in path.read_text()
+    assert token not in path.read_text()
+
+
+def test_a_secret_is_compared_in_constant_time_also_where_there_is_no_such_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    real = hmac.compare_digest
+
+    def counted(left: Any, right: Any) -> bool:
+        compared.append((left, right))
+        return real(left, right)
+
+    devices = Devices(tmp_path / "data")
+    device, token = devices.add("phone", "view")
+    monkeypatch.setattr(hmac, "compare_digest", counted)
+    devices.identify(token)
+    assert compared[0] == (device.hash.encode(), device.hash.encode())
+    for wrong in (changed(token), "drawbridge_00000000_" + "A" * 43, "nonsense"):
+        compared.clear()
+        with pytest.raises(ClientError):
+            devices.identify(wrong)
+        assert [len(left) == len(right) == 64 for left, right in compared] == [True], wrong
+    access = Access(OWNER, OwnNames(), secure=True, devices=devices)
+    for wrong in (changed(OWNER), changed(token)):
+        compared.clear()
+        with pytest.raises(ClientError):
+            access.identify(wrong)
+        assert compared[0] == (wrong.encode(), OWNER.encode()), "the owner's too, and nothing is looked at before"
+
+
+async def test_no_token_is_ever_logged_or_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with serving(tmp_path) as server:
+        token = server.token()
+        async with server.client(token) as client:
+            await client.ask("hello")
+        for wrong in (changed(token), "a-guess-" * 5):
+            await refusal(server, wrong)
+            await asyncio.to_thread(handshake, server, wrong)
+        async with connect(server.url, proxy=None) as client:
+            await client.send(json.dumps({"type": "auth", "data": {"token": token}}))
+            await client.recv()
+        said = [record.getMessage() for record in caplog.records if record.name != "websockets.client"]
+        assert any("refused" in line for line in said)
+        for secret in (token, token[-20:], token[11:35], OWNER, changed(token)[-20:], "a-guess-"):
+            assert [line for line in said if secret in line] == []
+
+
+# the file
+
+
+async def test_when_a_device_was_last_used_is_written_down(server: Server) -> None:
+    token = server.token("phone")
+    assert [one.last_used for one in server.devices] == [None]
+    async with server.client(token) as client:
+        await client.ask("hello")
+        [device] = server.devices
+        assert device.last_used is not None
+        assert datetime.now(UTC) - device.last_used < timedelta(minutes=1)
+
+
+async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_there_stays(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = server.token()
+    whole = (server.data / FILE).read_bytes()
+    async with server.client(token) as there:
+        damaged = (server.data / FILE).read_bytes()[:40]
+        (server.data / FILE).write_bytes(damaged)
+        assert (await refusal(server, token))[0] == "UNAUTHORIZED"
+        async with server.client() as owner:
+            assert (await owner.ask("hello"))["type"] == "hello"
+        with pytest.raises(BadSetting, match="damaged"):
+            server.token("another")
+        await until(lambda: "no other device is accepted" in caplog.text)
+        assert (await there.ask("hello"))["type"] == "hello"
+        assert caplog.text.count("no other device is accepted") == 1
+        assert (server.data / FILE).read_bytes() == damaged, "what is damaged is left as it is"
+        (server.data / FILE).write_bytes(whole)
+        async with server.client(token) as client:
+            assert (await client.ask("hello"))["type"] == "hello"
+
+
+async def test_a_process_that_holds_the_file_does_not_hold_the_server_up(server: Server) -> None:
+    token = server.token()
+    code = pairing.new_code(server.devices, "view")
+    with (server.data / "devices.lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        began = time.monotonic()
+        async with server.client(token) as client:
+            assert (await client.ask("hello"))["type"] == "hello"
+        assert time.monotonic() - began < 2
+        async with connected(server.url) as new:
+            assert code_of(await new.ask("pair", {"code": code})) == "FILE_OPERATION"
+    async with connected(server.url) as new:
+        assert code_of(await new.ask("pair", {"code": code})) == "paired"
+
+
+def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    one, two = Devices(tmp_path), Devices(tmp_path)
+    for number in range(5):
+        one.add(f"one {number}", "view")
+        two.add(f"two {number}", "view")
+    assert {device.name for device in one} == {f"{who} {n}" for who in ("one", "two") for n in range(5)}
+
+
+def test_a_revoked_device_is_forgotten_after_a_while(tmp_path: Path) -> None:
+    devices = Devices(tmp_path)
+    devices.add("old", "view")
+    devices.revoke("old")
+    path = tmp_path / FILE
+    file = json.loads(path.read_bytes())
+    file["devices"][0]["revoked"] = (datetime.now(UTC) - timedelta(days=91)).isoformat()
+    path.write_bytes(msgspec.json.encode(file))
+    devices.add("new", "view")
+    assert [device.name for device in devices] == ["new"]
+
+
+@pytest.mark.parametrize("name", ["", " x", "x ", "a\nb", "x" * 61, "\x1b[2J"])
+def test_a_name_that_can_not_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+    devices = Devices(tmp_path)
+    with pytest.raises(BadArgument, match="1 to 60"):
+        devices.add(name, "view")
+    assert list(devices) == []
+
+
+def test_only_what_is_there_can_be_revoked(tmp_path: Path) -> None:
+    devices = Devices(tmp_path)
+    device, _ = devices.add("phone", "view")
+    with pytest.raises(BadArgument, match=re.escape("no device 'pad' has a token")):
+        devices.revoke("pad")
+    assert devices.revoke(device.id).revoked is not None
+    with pytest.raises(BadArgument):
+        devices.revoke("phone")

@@ -1,0 +1,484 @@
+"""People who look at no page are told that an agent waits or has ended, and of nothing that it said."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from email.header import decode_header, make_header
+from pathlib import Path
+from typing import Any
+
+import http_ece
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Raw
+from msgspec.structs import asdict
+
+from drawbridge.agents.base import AgentLine, Proposal
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.events import (
+    Announced,
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    PermissionWithdrawn,
+    RunFinished,
+    StateChanged,
+)
+from drawbridge.server.notifications import web_push
+from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
+from drawbridge.server.notifications.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
+from drawbridge.server.notifications.send import Notifier, Sender
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.desk_messages import IN_TERMINAL
+from drawbridge.server.protocol.messages import Outcome
+from tests.server.app.rig import info
+from tests.server.notifications.service import Service
+from tests.waiting import until
+
+BLOG = Path("/home/ada/blog")
+SECRET = "sk-ant-a-secret"
+URGENT = Notice("proj_1", "blog waits for you", "A question about Edit", "appr_1")
+
+
+def at_blog(event: Event, *, quiet: bool = False) -> Announced:
+    return Announced("proj_1", BLOG, event, quiet=quiet)
+
+
+def question(tool: str = "Edit", id: str = "appr_1") -> Announced:
+    given = Raw(json.dumps({"file_path": f"/home/{SECRET}"}).encode())
+    proposal = Proposal("/a", SECRET, SECRET)
+    return at_blog(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal))
+
+
+def run_finished(outcome: Outcome) -> Announced:
+    return at_blog(RunFinished(run_id="r", outcome=outcome, duration_ms=1, error=SECRET))
+
+
+def notice_of(announced: Announced) -> Notice | None:
+    return notice(announced.event, announced.project_id or "", announced.path)
+
+
+# the words
+
+
+def test_a_question_is_told_by_its_project_and_its_tool_alone() -> None:
+    assert notice_of(question()) == URGENT
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"), [("completed", "The run finished"), ("failed", "The run failed"), ("interrupted", None)]
+)
+def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: Outcome, told: str | None) -> None:
+    said = notice_of(run_finished(outcome))
+    assert (said.body if said else None) == told
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        StateChanged(messages.ProjectState(**asdict(info("proj_1", "/code")))),
+        ApprovalResolved("appr_1", "Bob", "allow"),
+        PermissionWithdrawn("appr_1", "the run was stopped"),
+        AgentLine(b"{}"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_nothing_else_is_worth_a_notice(event: Event) -> None:
+    assert notice_of(at_blog(event)) is None
+
+
+def test_a_question_in_the_terminal_causes_a_notice() -> None:
+    said = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+    assert said is not None
+    assert (said.title, said.body, said.urgent) == ("blog waits for you", "A question in its terminal", False)
+
+
+async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: Sender) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url)
+        told.published(at_blog(run_finished("completed").event, quiet=True))
+        told.published(run_finished("failed"))
+        await until(lambda: bool(ntfy.posted))
+    assert [body for _, body in ntfy.posted] == [b"The run failed"]
+
+
+def test_names_that_others_choose_stay_harmless_and_short() -> None:
+    asked = question("Ba\r\nX-Evil: 1\u202e" + "h" * 500).event
+    said = notice(asked, "proj_1", Path("/home/ada/böses\r\nTags: skull"))
+    assert said is not None
+    headers, body = webhook_request(said)
+    assert all(value.isascii() and value.isprintable() for value in headers.values())
+    assert str(make_header(decode_header(headers["Title"]))).startswith("böses")
+    assert len(body) < 200
+    assert set(json.loads(push_payload(said))) == {"title", "body", "project"}
+
+
+# to the owner's webhook
+
+
+@pytest.fixture
+def sender() -> Iterator[Sender]:
+    sender = Sender(pauses=(0.01, 0.01))
+    yield sender
+    sender.end()
+    sender.join(5)
+
+
+def notifier(
+    data: Path, sender: Sender, webhook: str | None = None, patience: float = 0.0, host: str = "me.example"
+) -> Notifier:
+    return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience)
+
+
+async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url)
+        told.published(question())
+        await until(lambda: bool(ntfy.posted))
+        told.published(run_finished("completed"))
+        await until(lambda: len(ntfy.posted) == 2)
+    (first, words), (second, _) = ntfy.posted
+    assert (first["title"], first["priority"], words) == ("blog waits for you", "high", b"A question about Edit")
+    assert (second["title"], second["priority"]) == ("blog", "default")
+    assert SECRET not in str(ntfy.posted)
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [ApprovalResolved("appr_1", "Ada", "allow"), PermissionWithdrawn("appr_1", "")],
+    ids=["resolved", "withdrawn"],
+)
+async def test_what_is_answered_before_anybody_is_called_calls_nobody(
+    tmp_path: Path, sender: Sender, answered: Event
+) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, patience=0.05)
+        told.published(question())
+        told.published(question("Bash", "appr_2"))
+        told.published(at_blog(answered))
+        await until(lambda: bool(ntfy.posted))
+        told.published(run_finished("completed"))
+        await until(lambda: len(ntfy.posted) == 2)
+    assert [body for _, body in ntfy.posted] == [b"A question about Bash", b"The run finished"]
+
+
+async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_once(
+    tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Service(503, 429, 200, 500, 500, 500, 403, 302, 200).up() as ntfy:
+        told = notifier(tmp_path, sender, f"{ntfy.url}?auth={SECRET}")
+        for number in range(5):
+            told.published(question(id=f"appr_{number}"))
+        await until(lambda: len(ntfy.posted) == 9)
+        assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
+        assert ntfy.fetched == []
+    assert "the webhook was not notified: it responded with 500" in caplog.text
+    assert "the webhook was not notified: it responded with 403" in caplog.text
+    assert "the webhook was not notified: it responded with 302" in caplog.text, "what is posted goes nowhere else"
+    assert SECRET not in caplog.text
+
+
+async def test_a_service_that_hangs_is_in_nobodys_way(
+    tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    going = threading.Event()
+
+    def hang() -> None:
+        going.wait(5)
+
+    sender.do("one that hangs", hang)
+    began = time.monotonic()
+    for number in range(150):
+        sender.do(f"number {number}", lambda: None)
+    assert time.monotonic() - began < 1
+    assert "number 149 was not notified: too much waits" in caplog.text
+    going.set()
+
+
+# Web Push
+
+
+class Browser:
+    """What a browser has of a subscription."""
+
+    def __init__(self) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.auth = b"0123456789abcdef"
+
+    def subscription(self, endpoint: str, device_id: str | None = None) -> Subscription:
+        point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        return Subscription(endpoint, packed(point), packed(self.auth), device_id)
+
+    def reads(self, body: bytes) -> Any:
+        return json.loads(http_ece.decrypt(body, private_key=self.key, auth_secret=self.auth))
+
+
+def subscribed(told: Notifier, browser: Browser, url: str, device_id: str | None = None) -> None:
+    """As if the service were one that is posted to; it is a plain one on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(told.subscriptions, "_checked", lambda new: new)
+        told.subscriptions.add(browser.subscription(url, device_id))
+
+
+async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Path, sender: Sender) -> None:
+    browser, told = Browser(), notifier(tmp_path, sender)
+    with Service(201).up() as service:
+        subscribed(told, browser, service.url)
+        told.published(question())
+        await until(lambda: bool(service.posted))
+    [(headers, body)] = service.posted
+    assert browser.reads(body) == {"title": URGENT.title, "body": URGENT.body, "project": "proj_1"}
+    assert headers["urgency"] == "high"
+    assert 60 <= int(headers["ttl"]) <= 86_400
+    [claims, key] = headers["authorization"].removeprefix("vapid t=").split(",k=")
+    assert key == told.subscriptions.public_key
+    assert json.loads(unpacked(claims.split(".")[1]))["sub"] == "https://me.example"
+
+
+@pytest.mark.parametrize(
+    ("public", "host", "expected"),
+    [
+        ([], "vm", "vm.invalid"),
+        ([], "localhost", "localhost.invalid"),
+        ([], "Ada's laptop", "Ada-s-laptop.invalid"),
+        ([], "my_box", "my-box.invalid"),
+        ([], "böx", "b-x.invalid"),
+        ([], "", "drawbridge.invalid"),
+        ([], "box.example", "box.example"),
+        (["box", "::1", "agents.example"], "vm", "agents.example"),
+        (["192.168.1.7"], "vm", "192.168.1.7"),
+    ],
+)
+def test_the_contact_is_one_that_can_be_signed(public: list[str], host: str, expected: str) -> None:
+    """py-vapid refuses names without a dot, and most machines are named so."""
+    contact = web_push.contact(public, host)
+    assert contact == expected
+    key = packed(ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value.to_bytes(32, "big"))
+    browser = Browser().subscription("https://fcm.googleapis.com/x")
+    headers, _ = web_push.request(browser, b"{}", urgent=True, key=key, contact=contact)
+    claims = json.loads(unpacked(headers["Authorization"].partition("t=")[2].split(".")[1]))
+    assert claims["sub"] == f"https://{expected}"
+    assert claims["aud"] == "https://fcm.googleapis.com"
+    assert time.time() < claims["exp"] <= time.time() + 86_400
+
+
+async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
+    browser, told = Browser(), notifier(tmp_path, sender, host="vm")
+    with Service(201).up() as service:
+        subscribed(told, browser, service.url)
+        told.published(question())
+        await until(lambda: bool(service.posted))
+    assert browser.reads(service.posted[0][1])["title"] == URGENT.title
+
+
+async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+    """As Apple's may do with a name that is not public. A browser that has gone or a service in trouble is not one."""
+    told = notifier(tmp_path, sender)
+    with Service(403, 410, 201).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.published(question())
+        await until(lambda: bool(told.problems()))
+        [problem] = told.problems()
+        assert "it responded with 403" in problem
+        assert "--public-host" in problem
+        assert "a-topic" not in problem, "the address is the browser's"
+        told.published(question())
+        await until(lambda: not list(told.subscriptions))
+        await until(lambda: told.problems() == [])
+
+
+async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
+    told = notifier(tmp_path, sender)
+    with Service(302).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.published(question())
+        await until(lambda: "was not notified: it responded with 302" in caplog.text)
+    assert len(service.posted) == 1
+    assert service.fetched == []
+
+
+async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) -> None:
+    """Ten of them, each of which takes the connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
+        told = Notifier(Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0)
+        try:
+            for number in range(10):
+                subscribed(told, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}")
+            told.published(run_finished("completed"))
+            told.published(run_finished("failed"))
+            await until(lambda: len(ntfy.posted) == 2)
+        finally:
+            told.end()
+
+
+async def test_a_browser_that_has_gone_is_not_told_again(tmp_path: Path, sender: Sender) -> None:
+    told = notifier(tmp_path, sender)
+    with Service(410).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.published(question())
+        await until(lambda: not list(told.subscriptions))
+    assert len(service.posted) == 1
+    assert list(Subscriptions(tmp_path)) == []
+
+
+async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in(
+    tmp_path: Path, sender: Sender
+) -> None:
+    devices, told = Devices(tmp_path), notifier(tmp_path, sender)
+    for name, projects in (("confined", ["/home/ada/blog"]), ("elsewhere", ["/srv"]), ("lost", None)):
+        devices.add(name, "view", projects)
+    ids = {device.name: device.id for device in devices}
+    devices.revoke("lost")
+    with Service(201).up() as service:
+        for name, id in ids.items():
+            subscribed(told, Browser(), f"{service.url}/{name}", id)
+        told.published(question())
+        told.published(run_finished("completed"))
+        await until(lambda: len(service.posted) == 2)
+        devices.revoke("confined")
+        told.published(run_finished("failed"))
+        subscribed(told, Browser(), f"{service.url}/owner")
+        told.published(run_finished("failed"))
+        await until(lambda: len(service.posted) == 3)
+        assert service.answers == [201]
+
+
+async def test_where_the_file_of_devices_is_damaged_who_was_known_is_told_and_no_run_is_disturbed(
+    tmp_path: Path, sender: Sender
+) -> None:
+    devices, told = Devices(tmp_path), notifier(tmp_path, sender)
+    device, _ = devices.add("phone", "view")
+    with Service(201).up() as service:
+        subscribed(told, Browser(), service.url, device.id)
+        told.published(run_finished("completed"))
+        (tmp_path / "devices.json").write_text("{")
+        told.published(run_finished("failed"))
+        await until(lambda: len(service.posted) == 2)
+
+
+def test_the_key_is_made_at_its_first_use_and_is_private(tmp_path: Path) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    assert not (tmp_path / "push.json").exists()
+    key = subscriptions.public_key
+    assert (tmp_path / "push.json").stat().st_mode & 0o777 == 0o600
+    assert Subscriptions(tmp_path).public_key == key
+    assert len(unpacked(key)) == 65
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://fcm.googleapis.com/fcm/send/x",
+        "https://127.0.0.1/x",
+        "https://fcm.googleapis.com.evil.example/x",
+        "https://evilfcm.googleapis.com@10.0.0.1/x",
+        "https://fcm.googleapis.com:22/x",
+        "https://xfcm.googleapis.com/x",
+        "https://[::1",
+        "",
+        "https://fcm.googleapis.com/" + "x" * 3000,
+        "https://127.0.0.77\\.fcm.googleapis.com/admin/delete?x=1",
+        "https://127.0.0.77/\\.fcm.googleapis.com/",
+        "https:\\\\127.0.0.77\\fcm.googleapis.com/",
+        "https://127.0.0.77#.fcm.googleapis.com/x",
+        "https://127.0.0.77?.fcm.googleapis.com/x",
+        "https://127.0.0.77%2f.fcm.googleapis.com/x",
+        "https://ada:secret@fcm.googleapis.com/x",
+        "https://@fcm.googleapis.com/x",
+        "https://fcm.googleapis.com./x",
+        "https://.fcm.googleapis.com/x",
+        "https://a..fcm.googleapis.com/x",
+        "https://fcm.googleapis.com:/x",
+        "https://fcm.googleapis.com:0443/x",
+        "https://fcm.googleapis.com:443:22/x",
+        "https://fcm.googleapis.com\t/x",
+        "https://fcm.goo\ngleapis.com/x",
+        "https://fcm.googleapis.com/x\r\nHost: 127.0.0.1",
+        "https://fcm.googleapis.com/x\n",
+        " https://fcm.googleapis.com/x",
+        "https://fcm.googleapis.com/x y",
+        "https://fcm.googleapis.com/\x00",
+        "https://fcm.googleapis.com/x#y",
+        "https://fcm.googleapis.com",
+        "https:///fcm.googleapis.com/x",
+        "https://2130706433/x",
+        "https://0x7f.1/x",
+        "https://[::ffff:127.0.0.1]/x",
+        "https://[fcm.googleapis.com]/x",
+        "https://\uff46cm.googleapis.com/x",
+        "https://fcm\u3002googleapis.com/x",
+        "https://x_y.fcm.googleapis.com/x",
+        "HTTPS://fcm.googleapis.com/x",
+        "https://FCM.googleapis.com/x",
+        "//fcm.googleapis.com/x",
+        "file:///fcm.googleapis.com/x",
+    ],
+)
+def test_no_device_has_this_server_post_to_places_of_its_choice(tmp_path: Path, endpoint: str) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    with pytest.raises(ClientError, match="endpoint"):
+        subscriptions.add(Browser().subscription(endpoint))
+    assert list(subscriptions) == []
+    assert not (tmp_path / "push.json").exists()
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://fcm.googleapis.com/fcm/send/c4Zk:APA91b_x-Y~=%3D?a=1&b=2",
+        "https://updates.push.services.mozilla.com/wpush/v2/gAAAAABk",
+        "https://web.push.apple.com/QGuQyavXutnMH5",
+        "https://db5p.notify.windows.com/w/?token=BQYAAAD%2bk",
+    ],
+)
+def test_the_four_services_are_posted_to(tmp_path: Path, endpoint: str) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription(endpoint))
+    assert [one.endpoint for one in Subscriptions(tmp_path)] == [endpoint]
+
+
+def test_the_checked_endpoint_is_the_one_used(tmp_path: Path) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com:443/x"))
+    assert [one.endpoint for one in subscriptions] == ["https://fcm.googleapis.com/x"]
+
+
+def test_an_endpoint_kept_by_an_earlier_version_is_checked(tmp_path: Path) -> None:
+    good, bad = "https://fcm.googleapis.com/x", "https://127.0.0.77\\.fcm.googleapis.com/x"
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription(good))
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/bad"))
+    file = tmp_path / "push.json"
+    file.write_text(file.read_text().replace("https://fcm.googleapis.com/bad", bad.replace("\\", "\\\\")))
+    assert [one.endpoint for one in Subscriptions(tmp_path)] == [good]
+
+
+@pytest.mark.parametrize("point", [b"", b"\4" + b"\0" * 64, b"\4" + b"\1" * 64, b"\4" * 64])
+def test_an_unusable_push_key_is_refused(tmp_path: Path, point: bytes) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    with pytest.raises(ClientError, match="p256dh"):
+        subscriptions.add(Subscription("https://fcm.googleapis.com/x", packed(point), packed(b"0" * 16), None))
+    assert list(subscriptions) == []
+
+
+def test_of_one_device_the_oldest_subscription_gives_way(tmp_path: Path) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    others = Browser().subscription("https://updates.push.services.mozilla.com/other", "another")
+    subscriptions.add(others)
+    for number in [*range(OF_ONE_DEVICE + 2), OF_ONE_DEVICE]:
+        subscriptions.add(Browser().subscription(f"https://fcm.googleapis.com/{number}"))
+    kept = list(Subscriptions(tmp_path))
+    assert kept[0] == others
+    assert [one.endpoint.rpartition("/")[2] for one in kept[1:]] == [*map(str, range(2, 10)), "11", "10"]
+
+
+def test_a_damaged_file_begins_anew_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "push.json").write_text("{")
+    assert list(Subscriptions(tmp_path)) == []
+    assert "an empty list is used" in caplog.text

@@ -1,0 +1,98 @@
+"""``drawbridge serve`` tells the webhook, and takes subscriptions of browsers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from drawbridge.server.notifications.push import packed
+from tests.server.notifications.service import Service
+from tests.server.processes import refused, serving
+from tests.server.wire_client import WireClient
+from tests.waiting import until
+
+UNCOMPRESSED = PublicFormat.UncompressedPoint
+POINT = packed(ec.generate_private_key(ec.SECP256R1()).public_key().public_bytes(Encoding.X962, UNCOMPRESSED))
+GOOD = {"endpoint": "https://fcm.googleapis.com/fcm/send/x", "p256dh": POINT, "auth": "A" * 22}
+
+
+async def runs(client: WireClient, directory: Path, prompt: str) -> None:
+    made = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+    await client.ask("execute", {"prompt": prompt}, made["project_id"])
+
+
+@pytest.mark.thorough
+async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said(tmp_path: Path) -> None:
+    (tmp_path / "blog").mkdir()
+    with Service().up() as ntfy:
+        options = ("--no-tls", "--allow", tmp_path, "--webhook", f"{ntfy.url}?auth=hidden")
+        async with serving(tmp_path / "data", *options) as server, server.client() as client:
+            await runs(client, tmp_path / "blog", "a secret plan")
+            await until(lambda: bool(ntfy.posted))
+            assert "hidden" not in server.errors
+    [(headers, words)] = ntfy.posted
+    assert headers["title"] == "blog waits for you"
+    assert words == b"A question about Write"
+    assert "secret" not in str(ntfy.posted)
+
+
+async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_from_ending(tmp_path: Path) -> None:
+    (tmp_path / "blog").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
+        async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path, "--webhook", url) as server:
+            async with server.client() as client:
+                await runs(client, tmp_path / "blog", "/quick")
+                await client.hear("update", "run_finished")
+                deaf.settimeout(5)
+                posting, _ = await asyncio.to_thread(deaf.accept)
+                assert (await client.ask("health_check"))["type"] == "health"
+            with posting:
+                began = time.monotonic()
+                assert (await server.end())[0] == 0
+                assert time.monotonic() - began < 5
+
+
+async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
+    """It is given in the environment, and the agent prints all of its own."""
+    (tmp_path / "blog").mkdir()
+    with Service().up() as ntfy:
+        options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")
+        told = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
+        async with serving(tmp_path / "data", *options, **told) as server, server.client() as client:
+            path = str(tmp_path / "blog")
+            made = await client.ask("project_create", {"path": path, "agent": "printer", "join": True})
+            await client.ask("execute", {"prompt": "go"}, made["project_id"])
+            await client.hear("update", "run_finished")
+            assert "DRAWBRIDGE_AGENT=" in str(client.heard)
+            assert "hidden" not in str(client.heard)
+            await until(lambda: bool(ntfy.posted))
+
+
+async def test_a_webhook_that_is_no_address_is_said_and_nothing_starts(tmp_path: Path) -> None:
+    code, said = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
+    assert code == 2
+    assert "--webhook" in said
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_browser_subscribes_and_leaves_over_the_protocol(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path) as server, server.client() as client:
+        key = (await client.ask("push_key"))["data"]["key"]
+        assert (await client.ask("push_key"))["data"]["key"] == key
+        kept = tmp_path / "data" / "push.json"
+        assert (await client.ask("push_subscribe", GOOD))["type"] == "ok"
+        assert GOOD["endpoint"] in kept.read_text()
+        for bad in ({"endpoint": "https://127.0.0.1\\.fcm.googleapis.com/"}, {"p256dh": "A"}, {"auth": "%"}):
+            answer = await client.ask("push_subscribe", {**GOOD, **bad})
+            assert answer["data"]["code"] == "VALIDATION_FAILED"
+            assert answer["data"]["field"] == f"data.{next(iter(bad))}"
+        assert kept.read_text().count("endpoint") == 1
+        assert (await client.ask("push_unsubscribe", {"endpoint": GOOD["endpoint"]}))["type"] == "ok"
+        assert GOOD["endpoint"] not in kept.read_text()

@@ -1,0 +1,176 @@
+"""How much room the histories may take: warned once, refused at the limit, and on again when there is room."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from drawbridge.server.events import Announced, DiskWarning
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.disk import LEAST_FREE, LOW_FREE, Disk, Sizes
+from drawbridge.server.sessions.memory import MB
+from tests.server.twin import Client, records, serving, settled
+
+Warned = list[tuple[DiskWarning, str | None, str]]
+
+
+def disk(data: Path, project: int = 1_000, all: int = 10_000) -> tuple[Disk, Warned]:
+    """Sizes in bytes; what it warns of is in the list."""
+    warned: Warned = []
+
+    def publish(announced: Announced) -> None:
+        assert isinstance(announced.event, DiskWarning)
+        warned.append((announced.event, announced.project_id, str(announced.path)))
+
+    return Disk(data, Sizes(project, all), publish), warned
+
+
+def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    found = SimpleNamespace(f_bavail=size // 4096, f_frsize=4096, f_blocks=2**20)
+    monkeypatch.setattr(os, "statvfs", lambda path: found)
+
+
+@pytest.fixture(autouse=True)
+def _much_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 2 * LOW_FREE)
+
+
+def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
+    watched, warned = disk(tmp_path)
+    for size in (0, 799, 800, 850, 999):
+        watched.now("p1", "/code", size)
+    assert [(warning.scope, id, where) for warning, id, where in warned] == [("project", "p1", "/code")]
+    for size in (1_000, 1_200):
+        watched.now("p1", "/code", size)
+    assert len(warned) == 2
+    for size in (790, 800, 730, 800):
+        watched.now("p1", "/code", size)
+    assert len(warned) == 2, "it was never well below"
+    for size in (719, 800):
+        watched.now("p1", "/code", size)
+    assert len(warned) == 3
+    assert "p1 takes 0 MB of 0 MB: at the limit no run begins" in warned[-1][0].message
+
+
+def test_at_the_limit_no_run_begins_in_that_project_but_in_others(tmp_path: Path) -> None:
+    watched, _ = disk(tmp_path)
+    watched.now("p1", "/one", 1_000)
+    watched.now("p2", "/two", 999)
+    with pytest.raises(ClientError) as refused:
+        watched.check("p1")
+    assert (refused.value.code, refused.value.retryable) == ("DISK_LIMIT", True)
+    watched.check("p2")
+    assert watched.refusal("p2", 2) is not None
+    assert watched.problems() == ["The history of p1 has reached its limit: no run begins."]
+    watched.now("p1", "/one", 0)
+    watched.check("p1")
+    assert watched.problems() == []
+
+
+def test_all_projects_and_what_else_is_kept_have_a_limit_together(tmp_path: Path) -> None:
+    watched, warned = disk(tmp_path, all=2_500)
+    for name, size in (("trash/p0/logs/old.jsonl", 300), ("blobs/b", 200), ("projects/p1/logs/new.jsonl", 5_000)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+    watched.measure()
+    for number in range(3):
+        watched.now(f"p{number}", f"/code{number}", 650)
+    assert [(warning.scope, id, where) for warning, id, where in warned] == [("data", None, str(tmp_path))]
+    watched.check("p9")
+    watched.now("p3", "/code3", 60)
+    assert watched.too_much
+    with pytest.raises(ClientError) as refused:
+        watched.check("p9")
+    assert refused.value.code == "DISK_LIMIT"
+    assert str(tmp_path) not in refused.value.text
+    watched.gone("p3")
+    watched.look()
+    watched.check("p9")
+
+
+def test_a_disk_that_is_nearly_full_is_said_and_a_full_one_begins_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, warned = disk(tmp_path)
+    for size in (LOW_FREE - 8192, LOW_FREE - 16384, LOW_FREE + 8192, LOW_FREE - 8192):
+        free(monkeypatch, size)
+        watched.look()
+    assert [warning.scope for warning, _, _ in warned] == ["disk"]
+    watched.check("p1")
+    free(monkeypatch, LEAST_FREE - 8192)
+    with pytest.raises(ClientError) as refused:
+        watched.check("p1")
+    assert refused.value.code == "DISK_SPACE_LOW"
+    free(monkeypatch, 2 * LOW_FREE)
+    watched.check("p1")
+    free(monkeypatch, LOW_FREE - 8192)
+    watched.look()
+    assert len(warned) == 2
+
+
+def test_a_disk_that_says_nothing_of_itself_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: object) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "statvfs", fail)
+    watched, warned = disk(tmp_path)
+    watched.look()
+    watched.check("p1")
+    assert warned == []
+
+
+def limits(project: int) -> Limits:
+    return Limits(checkpoints=False, sizes=Sizes(project, 100 * MB))
+
+
+async def test_who_follows_projects_hears_of_the_crossing_and_the_next_run_is_refused(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path, limits(8_000)) as server:
+        server.core.follow(["projects"], page)
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant", "session_id": "s", "text": "x" * 6_500})
+        (warning,) = page.updates("disk_warning")
+        assert (warning["scope"], warning["limit_mb"]) == ("project", 0)
+        process.says({"type": "assistant", "session_id": "s", "text": "y" * 500})
+        assert len(page.updates("disk_warning")) == 1
+        process.says({"type": "assistant", "session_id": "s", "text": "z" * 5_000})
+        await settled(lambda: bool(phone.updates("run_finished")))
+        (finished,) = phone.updates("run_finished")
+        assert (finished["outcome"], finished["code"]) == ("failed", "DISK_LIMIT")
+        await settled(lambda: process.ended)
+        assert process.ended
+        kept = records(server, project)
+        assert not any("zzz" in str(record) for record in kept)
+        assert any("yyy" in str(record) for record in kept)
+        size = server.core.projects.get(project).history.size
+        assert size < 8_000 + 2_000, "its end is written all the same"
+        if size >= 8_000:
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, "execute", project, prompt="go")
+            assert refused.value.code == "DISK_LIMIT"
+            assert records(server, project) == kept
+            assert server.core.problems() == [f"The history of {project} has reached its limit: no run begins."]
+
+
+async def test_after_a_restart_the_limit_is_known_from_the_start(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant", "session_id": "s", "text": "x" * 9_000})
+        process.ends()
+        await settled(lambda: bool(phone.updates("run_finished")))
+    async with serving(tmp_path, limits(8_000)) as server:
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="go")
+        assert refused.value.code == "DISK_LIMIT"
+        await server.does(phone, "project_delete", project)
+        other = await server.project(phone, "one")
+        process = await server.running(phone, other)
+        process.ends()

@@ -1,0 +1,215 @@
+"""What runs may cost together: counted from what agents say, known after a restart, and never passed unnoticed."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.server.events import RunFinished
+from drawbridge.server.plan import Plan
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.budgets import LEAST, Budgets, day_of
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.records import Memory
+from drawbridge.settings import load
+from drawbridge.settings.serve import ServeSettings
+from tests.server.twin import Client, Process, Server, serving, settled
+
+NOW = datetime(2026, 11, 21, 12, 0).astimezone()
+TODAY = datetime.now()
+
+
+def limited(server: Server, project: float | None = None, day: float | None = None) -> None:
+    spent, server.core.context.budgets = server.core.context.budgets, Budgets(project, day)
+    server.core.context.budgets._of_projects.update(spent._of_projects)
+    server.core.context.budgets._of_days.update(spent._of_days)
+
+
+async def run(server: Server, client: Client, project: str, cost: float) -> Process:
+    process = await server.running(client, project)
+    process.ends(cost=cost)
+    return process
+
+
+# The arithmetic.
+
+
+def test_what_is_left_is_the_least_of_what_the_limits_leave() -> None:
+    budgets = Budgets(project=5.0, day=8.0)
+    budgets.spend("/a", 3.0, NOW)
+    budgets.spend("/b", 4.0, NOW)
+    assert budgets.left("/a", NOW) == 1.0
+    assert budgets.left("/b", NOW + timedelta(days=1)) == 1.0
+    assert budgets.left("/c", NOW + timedelta(days=1)) == 5.0
+    assert Budgets().left("/a", NOW) is None
+
+
+@pytest.mark.parametrize(("budgets", "which"), [(Budgets(project=1.0), "project"), (Budgets(day=1.0), "day")])
+def test_a_budget_that_is_used_up_is_named(budgets: Budgets, which: str) -> None:
+    budgets.spend("/a", 0.995, NOW)
+    with pytest.raises(ClientError) as refused:
+        budgets.left("/a", NOW)
+    assert (refused.value.code, refused.value.details) == (
+        "BUDGET_EXCEEDED",
+        {"budget": which, "limit_usd": 1.0, "spent_usd": 0.995},
+    )
+
+
+def test_a_day_begins_at_local_midnight(new_york: None) -> None:
+    late = datetime(2026, 11, 22, 4, 59, tzinfo=UTC)
+    assert (day_of(late), day_of(late + timedelta(minutes=1))) == ("2026-11-21", "2026-11-22")
+
+
+def test_a_clock_that_is_set_back_gives_no_day_twice() -> None:
+    budgets = Budgets(day=1.0)
+    budgets.spend("/a", 1.0, NOW - timedelta(days=1))
+    budgets.spend("/a", 1.0, NOW)
+    with pytest.raises(ClientError):
+        budgets.left("/a", NOW - timedelta(days=1))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=30),
+    st.floats(0.5, 20),
+    st.floats(0.5, 20),
+)
+def test_one_run_after_the_other_never_costs_more_than_is_allowed(
+    runs: list[tuple[str, float]], project: float, day: float
+) -> None:
+    """As long as none costs more than it was given."""
+    budgets, spent = Budgets(project, day), dict.fromkeys("abc", 0.0)
+    for which, wanted in runs:
+        try:
+            left = budgets.left(which, NOW)
+        except ClientError:
+            assert project - spent[which] < LEAST + 1e-9 or day - sum(spent.values()) < LEAST + 1e-9
+            continue
+        assert left is not None
+        budgets.spend(which, min(wanted, left), NOW)
+        spent[which] += min(wanted, left)
+    assert all(amount <= project + 1e-9 for amount in spent.values())
+    assert sum(spent.values()) <= day + 1e-9
+
+
+def test_the_records_say_what_was_spent_on_which_day(new_york: None) -> None:
+    memory = Memory()
+    for day, cost in ((18, 8.0), (20, 1.0), (21, 2.0), (21, 0.5), (22, 4.0)):
+        finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=cost)
+        memory.apply(finished, datetime(2026, 11, day, 12, tzinfo=UTC))
+    killed = RunFinished(run_id="r", outcome="killed", duration_ms=1)
+    memory.apply(killed, datetime(2026, 11, 23, tzinfo=UTC))
+    assert memory.cost_usd == 15.5
+    assert memory.days == {"2026-11-20": 1.0, "2026-11-21": 2.5, "2026-11-22": 4.0}
+
+
+def test_the_owners_cents_reach_the_ceilings() -> None:
+    given = {"max_budget": "0.50", "max_budget_project": "12.5", "max_budget_day": "3"}
+    ceilings = Plan(load("serve", ServeSettings, given, {"DRAWBRIDGE_CONFIG": os.devnull})).ceilings
+    amounts = (ceilings.max_budget_usd, ceilings.project_budget_usd, ceilings.day_budget_usd)
+    assert amounts == (0.5, 12.5, 3.0)
+
+
+# In a server.
+
+
+async def test_a_run_is_given_what_is_left_and_the_next_one_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        limited(server, project=1.0)
+        phone = Client()
+        project = await server.project(phone)
+        first = await run(server, phone, project, 0.75)
+        second = await run(server, phone, project, 0.25)
+        assert [first.launch.options.max_budget_usd, second.launch.options.max_budget_usd] == [1.0, 0.25]
+        heard = len(phone.heard)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="more")
+        assert refused.value.code == "BUDGET_EXCEEDED"
+        await settled()
+        assert len(phone.heard) == heard
+        assert await run(server, phone, await server.project(phone, "two"), 0.1)
+
+
+async def test_a_client_that_asks_for_less_gets_less(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        limited(server, day=1.0)
+        phone = Client()
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="go", options={"max_budget_usd": 0.5})
+        await settled(lambda: bool(server.agent.processes))
+        assert server.agent.latest.launch.options.max_budget_usd == 0.5
+
+
+async def test_what_waits_in_the_queue_is_refused_when_its_turn_comes(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        limited(server, project=1.0)
+        phone = Client()
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        for _ in range(3):
+            await server.does(phone, "execute", project, prompt="more")
+        process.ends(cost=1.0)
+        await settled()
+        ends = [(one["outcome"], one.get("code")) for one in phone.updates("run_finished")]
+        assert ends == [("completed", None), *[("failed", "BUDGET_EXCEEDED")] * 3]
+        assert len(server.agent.processes) == 1
+
+
+async def test_outside_of_the_owners_hours_what_waits_is_not_begun(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        phone = Client()
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="later")
+        server.core.context.ceilings = Ceilings(hours=((TODAY.hour + 2) % 24, (TODAY.hour + 3) % 24))
+        process.ends()
+        await settled()
+        assert [one.get("code") for one in phone.updates("run_finished")] == [None, "PERMISSION_DENIED"]
+
+
+async def test_when_the_days_budget_is_used_up_the_other_runs_are_stopped(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        limited(server, day=1.0)
+        phone = Client()
+        one, two = await server.project(phone, "one"), await server.project(phone, "two")
+        first = await server.running(phone, one)
+        await server.does(phone, "execute", two, prompt="go")
+        await settled(lambda: len(server.agent.processes) == 2 and bool(server.agent.latest.prompts))
+        server.agent.latest.asks("q1")
+        first.ends(cost=1.25)
+        await settled()
+        assert server.agent.latest.ended
+        assert [end.get("code") for end in phone.updates("run_finished")] == [None, "BUDGET_EXCEEDED"]
+        assert phone.updates("permission_withdrawn")
+
+
+async def test_what_was_spent_is_known_after_a_restart_also_of_what_was_deleted(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        phone = Client()
+        one, two = await server.project(phone, "one"), await server.project(phone, "two")
+        await run(server, phone, one, 0.5)
+        await run(server, phone, two, 0.25)
+        await server.does(phone, "project_delete", two)
+    async with serving(tmp_path) as server:
+        budgets = server.core.context.budgets
+        assert budgets.today(datetime.now()) == 0.75
+        limited(server, project=1.0)
+        phone = Client()
+        again = await server.project(phone, "two")
+        assert (await run(server, phone, again, 0.25)).launch.options.max_budget_usd == 0.75
+
+
+async def test_each_run_with_a_budget_has_a_process_of_its_own(tmp_path: Path) -> None:
+    """Claude Code counts its budget from the start of its process."""
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(max_budget_usd=2.0)
+        phone = Client()
+        project = await server.project(phone)
+        first, second = await run(server, phone, project, 1.5), await run(server, phone, project, 1.5)
+        assert first is not second
+        assert [first.launch.options.max_budget_usd, second.launch.options.max_budget_usd] == [2.0, 2.0]
+        assert (second.launch.session_id, second.launch.resume) == (first.launch.session_id, True)

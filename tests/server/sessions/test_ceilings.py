@@ -1,0 +1,311 @@
+"""A client can ask for less than the owner allows, never for more."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from drawbridge.agents.base import ModeKnown, Options
+from drawbridge.agents.claude.prompts import remembered
+from drawbridge.agents.modes import BYPASS
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import ceilings as rules
+from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
+from drawbridge.settings.serve import CLIENT_MODES as MODES
+from tests.server.twin import Client, serving, settled
+from tests.waiting import until
+
+NOON = datetime(2026, 11, 21, 12, 0)
+
+
+def inside(path: str) -> bool:
+    return path.startswith("/desk/")
+
+
+def within(ceilings: Ceilings, asked: Options, now: datetime) -> Options:
+    return rules.within(ceilings, asked, now, inside)
+
+
+def test_every_option_has_a_ceiling_or_a_reason_for_none() -> None:
+    assert set(Options.__struct_fields__) == COVERED | set(HARMLESS)
+    assert not COVERED & set(HARMLESS)
+    assert set(COVERED) == {name for _, _, name in ABOVE} | {"restricted", "add_dirs"}
+
+
+ABOVE: list[tuple[Ceilings, dict[str, Any], str]] = [
+    (Ceilings(), {"dangerously_skip_permissions": True}, "dangerously_skip_permissions"),
+    (Ceilings(), {"permission_mode": BYPASS}, "permission_mode"),
+    (Ceilings(), {"permission_mode": "something new"}, "permission_mode"),
+    (Ceilings(modes=("plan",)), {"permission_mode": "default"}, "permission_mode"),
+    (Ceilings(), {"mcp_config": "{}"}, "mcp_config"),
+    (Ceilings(tools=("Bash(git *)",)), {"allowed_tools": ("Bash(git log)", "Bash(rm *)")}, "allowed_tools"),
+    (Ceilings(tools=("Bash(git *)",)), {"allowed_tools": ("Bash(git log) Bash(rm *)",)}, "allowed_tools"),
+    (Ceilings(tools=("Bash(git *)",)), {"allowed_tools": ("Bash(git log),Bash(rm *)",)}, "allowed_tools"),
+    (Ceilings(tools=("Bash(git *)",)), {"allowed_tools": ("Bash",)}, "allowed_tools"),
+    (Ceilings(tools=("Read(?.py)", "Read([ab])")), {"allowed_tools": ("Read(*.py)",)}, "allowed_tools"),
+    (Ceilings(models=("*sonnet*",)), {"model": "opus"}, "model"),
+    (Ceilings(models=("*sonnet*",)), {}, "model"),
+    (Ceilings(models=("*sonnet*", "haiku")), {"fallback_model": "opus"}, "fallback_model"),
+    (Ceilings(models=("*sonnet*", "haiku")), {"fallback_model": "opus,sonnet"}, "fallback_model"),
+    (Ceilings(max_turns=5), {"max_turns": 6}, "max_turns"),
+    (Ceilings(max_budget_usd=1.0), {"max_budget_usd": 1.01}, "max_budget_usd"),
+    (Ceilings(max_turns=5), {"max_turns": -1}, "max_turns"),
+    (Ceilings(max_budget_usd=1.0), {"max_budget_usd": float("nan")}, "max_budget_usd"),
+    (Ceilings(max_budget_usd=1.0), {"max_budget_usd": 0.0}, "max_budget_usd"),
+]
+
+
+@pytest.mark.parametrize(("ceilings", "asked", "name"), ABOVE, ids=lambda value: str(value)[:40])
+def test_what_is_above_its_ceiling_is_refused_by_name(ceilings: Ceilings, asked: dict[str, Any], name: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        within(ceilings, Options(**asked), NOON)
+    assert (refused.value.code, refused.value.field) == ("PERMISSION_DENIED", f"data.options.{name}")
+
+
+def test_what_is_left_open_is_filled_with_the_ceiling() -> None:
+    ceilings = Ceilings(max_turns=5, max_budget_usd=2.5, restricted=True)
+    assert within(ceilings, Options(), NOON) == Options(max_turns=5, max_budget_usd=2.5, restricted=True)
+
+
+def test_what_is_below_stays_as_it_was_asked() -> None:
+    asked = Options(permission_mode="plan", max_turns=3, allowed_tools=("Read",))
+    assert within(Ceilings(max_turns=5), asked, NOON) == asked
+
+
+@pytest.mark.parametrize(("hours", "hour", "open"), [((8, 18), 12, True), ((8, 18), 18, False), ((22, 6), 23, True),
+                                                      ((22, 6), 5, True), ((22, 6), 6, False)])  # fmt: skip
+def test_agents_run_in_the_owners_hours_only(hours: tuple[int, int], hour: int, open: bool) -> None:
+    def ask() -> Options:
+        return within(Ceilings(hours=hours), Options(), NOON.replace(hour=hour))
+
+    if open:
+        assert ask() == Options()
+    else:
+        with pytest.raises(ClientError):
+            ask()
+
+
+def test_a_directory_outside_of_the_allowed_ones_is_refused_by_its_place() -> None:
+    with pytest.raises(ClientError) as refused:
+        within(Ceilings(), Options(add_dirs=("/desk/a", "/etc")), NOON)
+    assert (refused.value.code, refused.value.field) == ("INVALID_PATH", "data.options.add_dirs[1]")
+
+
+@pytest.mark.parametrize(("modes", "mode"), [(("plan", "default"), "default"), (("plan",), "plan"), (MODES, None)])
+def test_who_names_no_mode_gets_one_that_is_allowed(modes: tuple[str, ...], mode: str | None) -> None:
+    assert within(Ceilings(modes=modes), Options(), NOON).permission_mode == mode
+
+
+def test_who_names_no_model_gets_the_first_that_is_named_whole() -> None:
+    assert within(Ceilings(models=("*sonnet*", "haiku", "opus")), Options(), NOON).model == "haiku"
+
+
+# What a yes lets the agent remember.
+
+REMEMBERED: list[tuple[Ceilings, dict[str, Any], bool]] = [
+    (Ceilings(), {"type": "setMode", "mode": "acceptEdits", "destination": "session"}, True),
+    (Ceilings(), {"type": "setMode", "mode": BYPASS, "destination": "session"}, False),
+    (Ceilings(skip_permissions=True), {"type": "setMode", "mode": BYPASS}, True),
+    (Ceilings(modes=("default", "plan")), {"type": "setMode", "mode": "acceptEdits"}, False),
+    (Ceilings(), {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}, True),
+    (
+        Ceilings(tools=("Bash(git *)",)),
+        {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]},
+        False,
+    ),
+    (
+        Ceilings(tools=("Bash(git *)",)),
+        {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "git log:*"}]},
+        True,
+    ),
+    (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "deny", "rules": [{"toolName": "Bash"}]}, True),
+    (Ceilings(), {"type": "addDirectories", "directories": ["/desk/b"]}, True),
+    (Ceilings(), {"type": "addDirectories", "directories": ["/desk/b", "/etc"]}, False),
+    (Ceilings(), {"type": "something new"}, True),
+    (Ceilings(tools=("Read",)), {"type": "something new"}, False),
+    (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "allow", "rules": "all"}, False),
+]
+
+
+@pytest.mark.parametrize(("ceilings", "suggestion", "fits"), REMEMBERED, ids=lambda value: str(value)[:40])
+def test_an_answer_lets_the_agent_remember_no_more_than_is_allowed(
+    ceilings: Ceilings, suggestion: dict[str, Any], fits: bool
+) -> None:
+    suggestions = Raw(json.dumps([suggestion]).encode())
+    check_allowed(ceilings, "Bash", suggestions, remember=False, usable=inside)
+    if fits:
+        check_allowed(ceilings, "Bash", suggestions, remember=True, usable=inside)
+        return
+    with pytest.raises(ClientError) as refused:
+        check_allowed(ceilings, "Bash", suggestions, remember=True, usable=inside)
+    assert (refused.value.code, refused.value.field) == ("PERMISSION_DENIED", "data.remember")
+
+
+def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
+    """Beside a rule the agent gets the rule alone. The mode by itself would be remembered, and is refused."""
+    mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
+    beside, alone = (Raw(json.dumps(suggestions).encode()) for suggestions in ([rule, mode], [mode]))
+    ceilings = Ceilings(modes=("default", "plan"))
+    assert remembered(beside) == [rule]
+    check_allowed(ceilings, "Bash", beside, remember=True, usable=inside)
+    with pytest.raises(ClientError, match="the mode acceptEdits"):
+        check_allowed(ceilings, "Bash", alone, remember=True, usable=inside)
+
+
+def test_where_only_plans_are_allowed_no_answer_leads_out_of_the_mode() -> None:
+    check_allowed(Ceilings(), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
+    with pytest.raises(ClientError, match="leave the mode plan"):
+        check_allowed(Ceilings(modes=("plan",)), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
+
+
+async def test_a_yes_above_a_ceiling_leaves_the_question_open(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=("plan",))
+        phone = Client()
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.asks("q1", "ExitPlanMode")
+        [question] = phone.of_type("permission_request")
+        answer = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
+        with pytest.raises(ClientError):
+            await server.does(phone, "permission_response", project, **answer)
+        assert process.answers == []
+        await server.does(phone, "permission_response", project, **(answer | {"decision": "deny"}))
+        assert [decision.allow for _, decision in process.answers] == [False]
+
+
+async def test_what_reaches_the_agent_is_within_the_ceilings(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=("plan",), models=("haiku",), max_turns=3, restricted=True)
+        phone = Client()
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        assert process.launch.options == Options(permission_mode="plan", model="haiku", max_turns=3, restricted=True)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "set_mode", project, mode="default")
+        assert (refused.value.code, refused.value.field) == ("PERMISSION_DENIED", "data.mode")
+        with pytest.raises(ClientError):
+            await server.does(phone, "set_model", project, model="opus")
+        assert process.modes == []
+
+
+# Whatever is asked.
+
+limits = st.one_of(st.none(), st.integers(1, 50))
+some_rules = st.lists(st.text("Bash()git *,rm?[]", max_size=14), max_size=2).map(tuple)
+some_models = st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=3).map(tuple)
+
+
+def covers(pattern: str, text: str) -> bool:
+    """What ``*`` means, said in another way."""
+    return fnmatch.fnmatchcase(text, re.sub(r"[?\[]", lambda found: f"[{found[0]}]", pattern))
+
+
+@given(
+    ceilings=st.builds(
+        Ceilings,
+        modes=st.sets(st.sampled_from(MODES), min_size=1).map(tuple),
+        skip_permissions=st.booleans(),
+        mcp_config=st.booleans(),
+        tools=some_rules,
+        models=some_models,
+        max_turns=limits,
+        max_budget_usd=st.one_of(st.none(), st.floats(0.01, 50)),
+        restricted=st.booleans(),
+    ),
+    asked=st.builds(
+        Options,
+        permission_mode=st.one_of(st.none(), st.sampled_from([*MODES, BYPASS])),
+        dangerously_skip_permissions=st.booleans(),
+        mcp_config=st.one_of(st.none(), st.just("{}")),
+        allowed_tools=some_rules,
+        add_dirs=st.lists(st.sampled_from(["/desk/a", "/etc"]), max_size=2).map(tuple),
+        model=st.one_of(st.none(), st.text("ab", min_size=1, max_size=3)),
+        fallback_model=st.one_of(st.none(), st.text("ab,", min_size=1, max_size=4)),
+        max_turns=st.one_of(st.none(), st.integers(-5, 60)),
+        max_budget_usd=st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)),
+        restricted=st.booleans(),
+    ),
+)
+def test_nothing_gets_above_a_ceiling(ceilings: Ceilings, asked: Options) -> None:
+    try:
+        found = within(ceilings, asked, NOON)
+    except ClientError:
+        return
+    assert ceilings.skip_permissions or not found.dangerously_skip_permissions
+    assert found.permission_mode in ((BYPASS,) if ceilings.skip_permissions else ()) + ceilings.modes or (
+        found.permission_mode is None and set(ceilings.modes) == set(MODES)
+    )
+    assert ceilings.mcp_config or found.mcp_config is None
+    for rule in found.allowed_tools if ceilings.tools else ():
+        assert any(covers(one, rule) for one in ceilings.tools)
+    assert all(map(inside, found.add_dirs))
+    for model in [found.model, *(found.fallback_model or "").split(",")] if ceilings.models else []:
+        assert model == "" or (model is not None and any(covers(one, model) for one in ceilings.models))
+    assert ceilings.max_turns is None or 0 < (found.max_turns or 0) <= ceilings.max_turns
+    assert ceilings.max_budget_usd is None or 0 < (found.max_budget_usd or 0) <= ceilings.max_budget_usd
+    assert found.restricted >= ceilings.restricted
+    unchanged = {name: getattr(found, name) for name in HARMLESS}
+    assert unchanged == {name: getattr(asked, name) for name in HARMLESS}
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "mode", "allowed"),
+    [
+        (("default",), "default", True),
+        (("manual",), "default", True),
+        (("default",), "plan", True),
+        (("acceptEdits",), "default", True),
+        (("default",), "acceptEdits", False),
+        (("plan",), "default", False),
+        (MODES, "auto", True),
+        (MODES, BYPASS, False),
+        (MODES, "of-its-own", False),
+    ],
+)
+async def test_a_mode_that_the_agent_sets_itself_is_reset(
+    tmp_path: Path, ceiling: tuple[str, ...], mode: str, allowed: bool
+) -> None:
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=ceiling)
+        phone = Client()
+        process = await server.running(phone, await server.project(phone))
+        process.heard(ModeKnown(mode))
+        await settled()
+        shown = phone.updates("project_state")[-1].get("permission_mode", "default")
+        if allowed:
+            assert (process.modes, shown) == ([], mode)
+        else:
+            usual = "plan" if ceiling == ("plan",) else "default"
+            assert (process.modes, shown) == ([usual], usual)
+        process.ends()
+
+
+async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
+        phone = Client()
+        process = await server.running(phone, await server.project(phone))
+        process.heard(ModeKnown("acceptEdits"))
+        await until(lambda: process.ended)
+        finished = phone.updates("run_finished")[-1]
+        assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")
+
+
+async def test_the_mode_before_the_first_run_is_its_first_mode(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=("plan",))
+        phone = Client()
+        await server.project(phone)
+        [project] = (await server.does(phone, "project_list"))["data"]["projects"]
+        assert project["permission_mode"] == "plan"

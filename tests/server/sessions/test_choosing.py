@@ -1,0 +1,175 @@
+"""What a project's runs begin with: the agent, its mode and model, the conversation that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.base import ModeKnown
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Ceilings
+from tests.server.twin import Agent, Client, Process, Server, records, serving, settled
+
+
+async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:
+    """The process that was given the prompt, which has ended well."""
+    await settled(lambda: bool(agent.processes) and agent.latest.prompts[-1:] == [prompt])
+    agent.latest.ends()
+    await settled(lambda: not server.core.projects.get(project).busy)
+    return agent.latest
+
+
+async def test_a_single_prompt_may_name_another_agent_which_begins_a_conversation_of_its_own(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        other = Agent()
+        server.core.context.agents["other"] = other  # type: ignore[index]
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+
+        await server.does(phone, "execute", project, prompt="you do it", agent="other")
+        asked = await ran(server, phone, project, other, "you do it")
+        assert process.ended, "one at a time"
+        assert not asked.launch.resume
+        assert asked.launch.session_id != process.launch.session_id
+
+        await server.does(phone, "execute", project, prompt="and you")
+        usual = await ran(server, phone, project, server.agent, "and you")
+        assert not usual.launch.resume
+        assert usual.launch.session_id not in (process.launch.session_id, asked.launch.session_id)
+        assert [one["agent"] for one in phone.updates("run_started")] == ["claude", "other", "claude"]
+
+
+async def test_an_agent_that_there_is_not_is_refused_and_nothing_begins(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        before = records(server, project)
+        for type, data in (
+            ("execute", {"prompt": "go", "agent": "hal"}),
+            ("project_create", {"path": "/", "agent": "hal"}),
+        ):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, type, project if type == "execute" else None, **data)
+            assert (refused.value.code, refused.value.field) == ("AGENT_NOT_FOUND", "data.agent")
+        assert records(server, project) == before
+        assert server.agent.processes == []
+
+
+async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_it(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        server.core.follow(["projects"], page)
+        project = await server.project(phone)
+
+        def told() -> list[str]:
+            return [client.updates("project_state")[-1].get("permission_mode", "default") for client in (phone, page)]
+
+        await server.does(phone, "set_mode", project, mode="plan")
+        assert told() == ["plan", "plan"], "what the next one begins with"
+        process = await server.running(phone, project)
+        process.heard(ModeKnown("acceptEdits"))  # an answer did that
+        assert told() == ["acceptEdits", "acceptEdits"]
+        joined = await server.does(page, "project_join", project)
+        assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
+        await server.does(page, "set_mode", project, mode="plan")
+        assert process.modes == ["plan"], "it was chosen before, but does not hold any more"
+        assert told() == ["plan", "plan"]
+        process.heard(ModeKnown("default"))
+        assert told() == ["default", "default"]
+        process.ends()
+        process.exit(0)
+        await settled()
+        assert told() == ["plan", "plan"]
+
+
+async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(phone, "set_mode", project, mode="plan")
+        await server.does(phone, "set_model", project, model="opus")
+        first = await server.running(phone, project)
+        assert (first.launch.options.permission_mode, first.launch.options.model) == ("plan", "opus")
+        await server.does(phone, "set_model", project, model="haiku")
+        assert first.modes == ["haiku"], "the run at hand too"
+        first.ends()
+        await settled()
+        await server.does(phone, "execute", project, prompt="with another", options={"model": "sonnet"})
+        one = await ran(server, phone, project, server.agent, "with another")
+        assert (one.launch.options.permission_mode, one.launch.options.model) == ("plan", "sonnet")
+    async with serving(tmp_path) as server:
+        later = await server.running(phone, project)
+        assert (later.launch.options.permission_mode, later.launch.options.model) == ("plan", "haiku")
+        later.ends()
+
+
+@pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
+async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
+    """And not by the next run: a command line would read some of them as an option."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "set_model", project, model=model)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.model")
+        for option in ("model", "fallback_model"):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, "execute", project, prompt="x", options={option: f"-{model}"})
+            assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.options.{option}")
+        process = await server.running(phone, project)
+        assert process.launch.options.model is None
+        process.ends()
+
+
+async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        own = await server.running(phone, project)
+        for how in ("session_resume", "session_fork"):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, how, project, session_id="another")
+            assert refused.value.code == "PROCESS_ACTIVE"
+        own.ends()
+        await settled()
+
+        await server.does(phone, "session_fork", project)
+        forked = await server.running(phone, project)
+        assert forked.launch.fork_from == own.launch.session_id, "of the project's own where none is named"
+        assert forked.launch.session_id != own.launch.session_id
+        assert not forked.launch.resume
+        forked.ends()
+        await settled()
+
+        await server.does(phone, "session_resume", project, session_id=own.launch.session_id)
+        resumed = await server.running(phone, project)
+        assert (resumed.launch.session_id, resumed.launch.resume) == (own.launch.session_id, True)
+        resumed.ends()
+        await settled()
+        changed = page.updates("session_changed")
+        assert {"session_id": "", "fork_from": own.launch.session_id, "agent": "claude"} in changed
+        assert {"session_id": own.launch.session_id, "agent": "claude"} in changed
+        assert page.updates("project_state")[-1]["session_id"] == own.launch.session_id
+        assert page.seqs == list(range(1, len(records(server, project)) + 1))
+
+
+async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
+    """A mode that asks more than the allowed one may be reported, and not chosen."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=("acceptEdits",))
+        server.agent.own_modes = True
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeKnown("acceptEdits", ("default", "acceptEdits", "plan", "bypassPermissions")))
+        offered = phone.updates("project_state")[-1]["modes"]
+        assert offered == ["acceptEdits"]
+        for mode in offered:
+            await server.does(phone, "set_mode", project, mode=mode)
+        with pytest.raises(ClientError, match="must be one of acceptEdits"):
+            await server.does(phone, "set_mode", project, mode="plan")

@@ -1,0 +1,124 @@
+"""What the owner holds an agent to, and all that it starts: memory, files, its turn at the processor, rights."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drawbridge.agents.base import Confinement
+from drawbridge.server.sessions import memory
+from drawbridge.server.sessions.orphans import FILE
+from tests.agents.rig import lives
+from tests.server.bad_claude import bad_claude, kept, project, words
+from tests.server.processes import serving
+from tests.waiting import until
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only there")
+
+
+async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_path: Path) -> None:
+    """What eats is a process that has a session of its own and ignores signals."""
+    async with (
+        serving(tmp_path / "data", *bad_claude(tmp_path), "--max-memory", "400") as server,
+        server.client() as client,
+    ):
+        modest, greedy = await project(server, client, "modest"), await project(server, client, "greedy")
+        await client.ask("execute", {"prompt": "eat 100"}, modest)
+        neighbour = int(await words(client))
+        await client.ask("execute", {"prompt": "eat 500"}, greedy)
+        eater = int(await words(client))
+        finished = (await client.hear("update", "run_finished"))["data"]["data"]
+        assert (finished["outcome"], finished["code"]) == ("failed", "MEMORY_LIMIT")
+        assert "the owner of this server allows 400 MB" in finished["error"]
+        assert not lives(eater)
+        assert lives(neighbour)
+        assert "MB of memory in use, 400 MB are allowed: ended" in server.errors
+        await client.ask("execute", {"prompt": "say hello"}, greedy)
+        assert (await client.hear("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
+
+
+async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path / "data", *bad_claude(tmp_path), "--max-memory", "150") as server,
+        server.client() as client,
+    ):
+        id = await project(server, client)
+        await client.ask("execute", {"prompt": "eat-and-end 200"}, id)
+        eater = int(await words(client))
+        await client.hear("update", "run_finished")  # well, unless it was looked at before that
+        await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
+        assert not lives(eater)
+        assert "150 MB are allowed: ended" in server.errors
+        await client.ask("execute", {"prompt": "say hello"}, id)
+        await client.hear("update", "run_finished", outcome="completed")
+
+
+def test_what_lost_its_parents_counts_too(tmp_path: Path) -> None:
+    """Counted as ps has it, from the agent up to its supervisor and down again."""
+    own = memory.resident([os.getpid()])[os.getpid()]
+    assert own == pytest.approx(psutil.Process().memory_info().rss, rel=0.3)
+    assert memory.resident([2**22 + 1]) == {2**22 + 1: 0}
+
+
+def test_files_and_niceness_are_as_the_owner_wants() -> None:
+    assert kept("ulimit -Sn; ulimit -Hn; nice", Confinement(open_files=300, nice=7)) == (0, "300\n300\n7\n")
+
+
+def test_no_limit_of_files_is_the_servers() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert kept("ulimit -Sn; ulimit -Hn; nice") == (0, f"{soft}\n{hard}\n{os.nice(0)}\n".replace("-1", "unlimited"))
+
+
+def test_more_files_than_the_server_may_have_are_as_many_as_it_may() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert kept("ulimit -n", Confinement(open_files=10_000_000))[1].strip() in (str(hard), "10000000")
+
+
+@pytest.mark.parametrize("confined", [True, False])
+def test_an_agents_files_are_as_its_owners(tmp_path: Path, confined: bool) -> None:
+    file = tmp_path / "file"
+    before = os.umask(0o022)
+    try:
+        assert kept(f"echo > {file}", Confinement(confined=confined)) == (0, "")
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+@linux
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_confined_agent_can_not_gain_rights(confined: bool) -> None:
+    assert kept("grep NoNewPrivs /proc/self/status", Confinement(confined=confined)) == (
+        0,
+        f"NoNewPrivs:\t{confined:d}\n",
+    )
+
+
+@linux
+def test_the_kernel_takes_an_agent_before_the_server_where_memory_is_short() -> None:
+    assert kept("cat /proc/self/oom_score_adj")[1] == "500\n"
+
+
+@pytest.fixture
+def _core_dumps() -> Iterator[None]:
+    """Switched on for this process, as they are by default in many places."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    most = before[1] or resource.RLIM_INFINITY
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    except (OSError, ValueError):
+        pytest.skip("core dumps are forbidden here, and only root can allow them")
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+@pytest.mark.usefixtures("_core_dumps")
+def test_a_crash_of_an_agent_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
+    assert kept(f"cd {tmp_path}; ulimit -Sc; ulimit -Hc; kill -QUIT $$") == (-signal.SIGQUIT, "0\n0\n")

@@ -1,0 +1,167 @@
+"""A run that a limit of the agent's account has stopped: until when, and that it goes on by itself where that is wanted."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents import base
+from drawbridge.server.events import RunContinued
+from drawbridge.server.sessions import continuing
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.context import Limits
+from tests.agents.claude.stream import Stream
+from tests.server.twin import Client, Process, Server, serving, settled
+from tests.waiting import until
+
+WANTED = Limits(checkpoints=False, continue_limited=True)
+
+
+def limited(agent: Process, seconds: float) -> None:
+    """The agent's turn ends at a limit, which is lifted in so many seconds."""
+    agent.turn_open = False
+    agent.heard(
+        base.TurnEnded(
+            ok=False, error="5-hour limit reached.", code="AGENT_RATE_LIMITED", retry_at=time.time() + seconds
+        )
+    )
+
+
+async def given(server: Server, prompts: int) -> str:
+    """The prompt that an agent was given as the so-manieth."""
+
+    def all_of_them() -> list[str]:
+        return [prompt for process in server.agent.processes for prompt in map(str, process.prompts)]
+
+    await until(lambda: len(all_of_them()) >= prompts)
+    return all_of_them()[prompts - 1]
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+async def test_it_says_until_when(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        limited(await server.running(phone, project), 3600)
+        [finished] = phone.updates("run_finished")
+        assert (finished["outcome"], finished["code"]) == ("failed", "AGENT_RATE_LIMITED")
+        assert at(finished["retry_at"]) == pytest.approx(time.time() + 3600, abs=5)
+        assert "continues_at" not in phone.updates("project_state")[-1], "nobody wanted it to go on by itself"
+
+
+async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="Do it", options={"permission_mode": "plan"})
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        limited(server.agent.latest, 0.2)
+        [finished] = phone.updates("run_finished")
+        assert phone.updates("project_state")[-1]["continues_at"] == finished["retry_at"]
+
+        assert "Do it" in await given(server, 2)
+        assert time.time() >= at(finished["retry_at"]) - 0.01
+        assert server.agent.latest.launch.options.permission_mode == "plan"
+        server.agent.latest.ends()
+        assert "continues_at" not in phone.updates("project_state")[-1]
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["failed", "completed"]
+        run = phone.updates("run_finished")[-1]["run_id"]
+        assert [(one.project_id, one.event) for one in server.audited] == [(project, RunContinued(run, "phone"))]
+
+
+async def test_the_wish_outlives_the_server(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        limited(await server.running(phone, project, "Do it"), 0.2)
+    async with serving(tmp_path, WANTED) as server:
+        assert "Do it" in await given(server, 1)
+        server.agent.latest.ends()
+    async with serving(tmp_path, WANTED) as server:
+        await settled()
+        assert server.agent.processes == [], "it goes on once"
+
+
+async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="Do it", options={"permission_mode": "acceptEdits"})
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        limited(server.agent.latest, 0.2)
+    async with serving(tmp_path, WANTED) as server:
+        server.core.context.ceilings = Ceilings(modes=("plan",))
+        await server.does(phone, "project_join", project)
+        await until(lambda: len(phone.updates("run_finished")) == 2, "the end of what would go on")
+        assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"
+        assert server.agent.processes == []
+
+
+@pytest.mark.parametrize(
+    ("what", "fields"),
+    [("agent_interrupt", {}), ("agent_new_session", {}), ("execute", {"prompt": "Something else"})],
+)
+async def test_what_a_person_does_meanwhile_takes_the_wish_back(
+    tmp_path: Path, what: str, fields: dict[str, str]
+) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        limited(await server.running(phone, project), 3600)
+        await server.does(phone, what, project, **fields)
+        await settled()
+        assert "continues_at" not in phone.updates("project_state")[-1]
+    async with serving(tmp_path, WANTED) as server:
+        state = await server.does(phone, "project_join", project)
+        assert "continues_at" not in state["data"]["data"]
+
+
+async def test_it_gives_up_when_the_limit_comes_back_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continuing, "PAUSE_SECONDS", 0.01)
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        await server.running(phone, project, "Do it")
+        for number in range(1, continuing.TIMES + 2):
+            words = await given(server, number)
+            assert words.count("Do it") == 1
+            assert words.count(continuing.PROMPT.strip()) <= 1
+            limited(server.agent.latest, 0)
+        assert "continues_at" not in phone.updates("project_state")[-1]
+
+
+async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        limited(await server.running(phone, project), 400 * 86_400)
+        assert "retry_at" in phone.updates("run_finished")[-1]
+        assert "continues_at" not in phone.updates("project_state")[-1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "retry_at"),
+    [
+        ({"status": "rejected", "resetsAt": 1_900_000_000, "rateLimitType": "five_hour"}, 1_900_000_000.0),
+        ({"status": "allowed_warning", "resetsAt": 1_900_000_000}, None),
+        ({"status": "rejected", "resetsAt": "soon"}, None),
+        ({"status": "rejected"}, None),
+        ({"status": "rejected", "resetsAt": 1_900_000_000_000_000}, None),
+        ("odd", None),
+    ],
+)
+def test_what_claude_says_of_its_limits(limits: object, retry_at: float | None) -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.say(type="rate_limit_event", rate_limit_info=limits)
+    stream.say(type="assistant", message={}, error="rate_limit")
+    stream.result(is_error=True, result="You've hit your limit")
+    [ended] = stream.all(base.TurnEnded)
+    assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
+    assert ended.error == "The agent was stopped by a limit of its account: You've hit your limit."

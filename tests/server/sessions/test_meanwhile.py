@@ -1,0 +1,273 @@
+"""What a person asks for takes a while, and the world goes on meanwhile: other requests, other runs, the end of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.agents.base import TurnEnded
+from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.app.outbox import Writers
+from drawbridge.server.sessions import continuing, metadata
+from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.store.log import History
+from tests.server.twin import Client, Process, Server, records, serving, settled
+from tests.waiting import until
+
+
+async def at_rest(server: Server, phone: Client, project: str) -> Process:
+    """An idle process that has had a prompt."""
+    process = await server.running(phone, project)
+    process.ends()
+    await settled(lambda: not server.core.projects.get(project).busy)
+    return process
+
+
+def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """The agent answers what it is to change once this is set."""
+    answer = asyncio.Event()
+
+    def slow(name: str) -> None:
+        tell = getattr(process, name)
+
+        async def slowly(value: str) -> None:
+            await answer.wait()
+            await tell(value)
+
+        monkeypatch.setattr(process, name, slowly)
+
+    slow("set_mode")
+    slow("set_model")
+    return answer
+
+
+def outcomes(server: Server, project: str) -> list[str]:
+    """Of all runs, as the history has them."""
+    said = [one["message"] for one in records(server, project) if one["direction"] == "server"]
+    return [one["message"]["outcome"] for one in said if one["subtype"] == "run_finished"]
+
+
+# The options of an agent.
+
+
+async def test_a_mode_and_a_model_that_are_chosen_at_once_both_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await at_rest(server, phone, project)
+        answer = answers_late(process, monkeypatch)
+        mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
+        model = asyncio.create_task(server.does(page, "set_model", project, model="haiku"))
+        await settled()
+        answer.set()
+        await asyncio.gather(mode, model)
+        assert process.modes == ["plan", "haiku"]
+        await server.does(phone, "agent_new_session", project)
+        options = (await server.running(phone, project)).launch.options
+        assert (options.permission_mode, options.model) == ("plan", "haiku")
+
+
+async def test_a_process_that_goes_while_it_is_told_another_mode_is_told_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The choice holds all the same, for the process that comes next."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(phone, "set_model", project, model="haiku")
+        await server.does(phone, "execute", project, prompt="go", options={"model": "opus"})
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        process = server.agent.latest
+        process.ends()
+        answer = answers_late(process, monkeypatch)
+        mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
+        await settled()
+        await server.does(phone, "agent_new_session", project)
+        later = await server.running(phone, project, "later")
+        answer.set()
+        await mode
+        assert later.launch.options.permission_mode is None
+        later.ends()
+        last = await server.running(phone, project, "last")
+        assert (last.launch.options.permission_mode, last.launch.options.model) == ("plan", "haiku")
+
+
+async def test_a_mode_that_is_chosen_while_the_agent_is_being_started_reaches_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.agent.may_start.clear()
+        await server.does(phone, "execute", project, prompt="go")
+        await settled()
+        mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
+        await settled()
+        server.agent.may_start.set()
+        await mode
+        assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
+
+
+# The end of the server.
+
+
+async def test_a_run_that_waits_for_its_slot_is_not_begun_by_the_end_of_the_server(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
+        first, second, third = [await server.project(phone, name) for name in ("one", "two", "three")]
+        server.agent.may_start.clear()
+        for project in (first, second, third):
+            await server.does(phone, "execute", project, prompt="go")
+            await settled()
+    assert [outcomes(server, project) for project in (first, second, third)] == [["interrupted"]] * 3
+    assert [one["run_id"] for one in phone.updates("run_started")] == phone_runs(phone)[:1]
+
+
+def phone_runs(phone: Client) -> list[str]:
+    return [one["data"]["run_id"] for one in phone.of_type("accepted")]
+
+
+async def test_while_the_server_ends_no_waiting_run_disturbs_the_end_of_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
+        first, second = await server.project(phone, "one"), await server.project(phone, "two")
+        await server.running(phone, first)
+        await server.does(phone, "execute", second, prompt="go")
+        await settled()
+    assert [outcomes(server, project) for project in (first, second)] == [["interrupted"]] * 2
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("how", ["the server ends", "the project is deleted"])
+async def test_a_process_that_is_leaving_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It was idle, and takes its time."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await at_rest(server, phone, project)
+        monkeypatch.setattr(process, "stop", asyncio.Event().wait)
+        new_session = asyncio.create_task(server.does(phone, "agent_new_session", project))
+        await settled()
+        if how == "the server ends":
+            await server.core.close("the server is ending")
+        else:
+            await server.does(phone, "project_delete", project)
+        assert process.ended
+        new_session.cancel()
+        await asyncio.gather(new_session, return_exceptions=True)
+
+
+# Runs that go on by themselves.
+
+
+def limited(process: Process, retry_at: float) -> None:
+    process.turn_open = False
+    process.heard(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
+
+
+async def test_a_run_that_can_not_be_written_down_goes_on_by_itself_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone = Client()
+    monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(continuing, "REFUSED_SECONDS", 0.005)
+    limits = Limits(checkpoints=False, continue_limited=True, runs_at_once=1)
+    async with serving(tmp_path, limits) as server:
+        project, other = await server.project(phone), await server.project(phone, "two")
+        process, append = await server.running(phone, project), History.append
+        full = True
+
+        def refused(history: History, direction: Any, *message: Any, **options: Any) -> Any:
+            if full and direction == "client":
+                raise HistoryNotWritten("The disk is full.", disk_full=True)
+            return append(history, direction, *message, **options)
+
+        monkeypatch.setattr(History, "append", refused)
+        limited(process, 1.0)
+        full = False
+        assert await server.running(phone, other), "the slot was given back"
+        server.agent.latest.ends()
+        await until(lambda: len(process.prompts) == 2, "the run goes on")
+
+
+# What could not be read at the start.
+
+
+@contextlib.asynccontextmanager
+async def read_again(
+    tmp_path: Path, meanwhile: Callable[[Server], object] = lambda server: None, **waiting: Any
+) -> AsyncIterator[tuple[Server, str]]:
+    """A server that was killed in a run; at the next start its project can't be read, and a while later it can."""
+    data, phone = tmp_path / "data", Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.running(phone, project)
+        shutil.copytree(data, tmp_path / "as-it-was", symlinks=True)
+    shutil.rmtree(data)
+    (tmp_path / "as-it-was").rename(data)
+    path = data / "projects" / project / metadata.NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
+
+    # As in a server: the sockets are the loop's.
+    later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(metadata, "load", unreadable)
+        await later.core.open()
+    assert not list(later.core.projects)
+    load = Projects._load
+
+    def loaded(projects: Projects, directory: Path) -> Any:
+        found = load(projects, directory)
+        asyncio.run_coroutine_threadsafe(called(lambda: meanwhile(later)), loop).result()
+        return found
+
+    try:
+        loop = asyncio.get_running_loop()
+        with pytest.MonkeyPatch.context() as watched:
+            watched.setattr(Projects, "_load", loaded)
+            await later.core.upkeep.look()
+        yield later, project
+    finally:
+        await later.core.close("the server is ending")
+
+
+async def called(act: Callable[[], object]) -> None:
+    act()
+
+
+def unreadable(directory: Path) -> metadata.Metadata:
+    raise metadata.Unreadable("permission denied")
+
+
+async def test_in_a_project_that_can_be_read_again_what_was_unfinished_is_over(tmp_path: Path) -> None:
+    async with read_again(tmp_path) as (server, project):
+        assert server.core.projects.get(project).state == "IDLE"
+        assert outcomes(server, project) == ["interrupted"]
+
+
+async def test_in_a_project_that_can_be_read_again_goes_on_what_waited(tmp_path: Path) -> None:
+    async with read_again(tmp_path, waiting={"at": 1.0, "prompt": "go", "by": "phone"}) as (server, _):
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        assert server.agent.latest.prompts[0].endswith("go")
+
+
+async def test_a_directory_in_which_a_project_was_made_meanwhile_has_no_second_one(tmp_path: Path) -> None:
+    async with read_again(tmp_path, lambda server: server.core.projects.create(str(server.root / "one"), None)) as (
+        server,
+        project,
+    ):
+        (made,) = server.core.projects
+        assert made.id != project
+        assert (server.folder / "data" / "projects" / project).exists(), "its history is left as it is"

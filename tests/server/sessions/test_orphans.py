@@ -1,0 +1,190 @@
+"""What a crashed server and its supervisors have left is found at the next start, and never a stranger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from drawbridge.agents import process_tree
+from drawbridge.agents.environment import MARK
+from drawbridge.server.sessions.orphans import FILE, Entry, Running
+from tests.agents.rig import eventually, lives
+from tests.server.bad_claude import bad_claude, project, words
+from tests.server.processes import serving
+from tests.waiting import until
+
+Start = Callable[..., int]
+SLEEP = [sys.executable, "-I", "-S", "-c", "print(flush=True); import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a process that does nothing, with a mark where one is given; says its process id."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def one(mark: str | None = None) -> int:
+        environment = {**os.environ, **({MARK: mark} if mark else {})}
+        process = subprocess.Popen(SLEEP, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+        assert process.stdout
+        process.stdout.readline()
+        started.append(process)
+        return process.pid
+
+    yield one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+def entry(mark: str, pid: int) -> Entry:
+    return Entry(mark, pid, psutil.Process(pid).create_time())
+
+
+def write(directory: Path, *entries: Entry) -> None:
+    (directory / FILE).write_bytes(msgspec.json.encode(entries))
+
+
+def test_what_is_left_is_ended_and_said(
+    tmp_path: Path, start: Start, mark: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pid = start(mark)
+    write(tmp_path, entry(mark, pid))
+    Running(tmp_path).end_leftovers()
+    assert not lives(pid)
+    assert f"process {pid} (python" in caplog.text
+    assert (tmp_path / FILE).read_bytes() == b"[]\n"
+
+
+def test_what_an_agent_left_that_is_gone_itself_is_ended(tmp_path: Path, start: Start, mark: str) -> None:
+    """Also where the server had no time to write the process id down."""
+    gone, child = start(), start(mark)
+    os.kill(gone, signal.SIGKILL)
+    write(tmp_path, Entry(mark, gone, 5.0))
+    Running(tmp_path).end_leftovers()
+    assert not lives(child)
+
+
+def test_a_process_with_a_used_again_id_is_let_be(tmp_path: Path, start: Start, mark: str) -> None:
+    stranger = start()
+    write(tmp_path, Entry(mark, stranger, psutil.Process(stranger).create_time() - 60))
+    Running(tmp_path).end_leftovers()
+    assert lives(stranger)
+
+
+def test_a_file_that_lies_ends_no_stranger(tmp_path: Path, start: Start, mark: str) -> None:
+    """Process id and start time are right, but it is no process of an agent's; nor is one of another server's."""
+    stranger, others = start(), start(uuid.uuid4().hex)
+    write(
+        tmp_path, entry(mark, stranger), entry("", others), Entry("", os.getpid()), Entry("", 1), Entry("", -5, -1e300)
+    )
+    Running(tmp_path).end_leftovers()
+    assert lives(stranger)
+    assert lives(others)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same start", "another start"])
+def test_who_hides_its_environment_is_known_by_its_start(
+    tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    pid = start(mark)
+
+    def denied(process: psutil.Process) -> dict[str, str]:
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "environ", denied)
+    recorded = entry(mark, pid)
+    write(tmp_path, recorded if same else Entry(mark, pid, recorded.started - 5))
+    Running(tmp_path).end_leftovers()
+    assert lives(pid) != same
+
+
+def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, mark: str) -> None:
+    """Nor the agent."""
+    code = (
+        "import os, subprocess, sys\n"
+        "from pathlib import Path\n"
+        "if len(sys.argv) > 2: sys.exit(subprocess.call([sys.executable, __file__, sys.argv[1]]))\n"
+        "from drawbridge.server.sessions.orphans import Running\n"
+        "Running(Path(sys.argv[1])).end_leftovers()\n"
+        "print('alive')\n"
+    )
+    (tmp_path / "server.py").write_text(code)
+    write(tmp_path, Entry(mark))
+    done = subprocess.run(
+        [sys.executable, tmp_path / "server.py", tmp_path, "as an agent"],
+        env={**os.environ, MARK: mark},
+        capture_output=True,
+        timeout=20,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"alive\n", b"")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'[{"pid": "x"}]', b"\xff\xfe", b'[{"mark": "m", "pid": 1e400}]'])
+def test_a_file_that_is_none_stops_no_server(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    Running(tmp_path).end_leftovers()
+    assert "running.json can't be read" in caplog.text
+
+
+def test_what_can_not_be_ended_is_said_and_kept_in_mind(
+    tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pid = start(mark)
+    write(tmp_path, entry(mark, pid))
+    with monkeypatch.context() as patch:
+        patch.setattr(process_tree, "END_SECONDS", 0.05)
+        patch.setattr(psutil.Process, "send_signal", lambda process, number: None)
+        Running(tmp_path).end_leftovers()
+    assert f"processes [{pid}], left by an agent" in caplog.text
+    Running(tmp_path).end_leftovers()
+    assert not lives(pid)
+
+
+async def test_a_crash_of_server_and_supervisor_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
+    """The child has a session of its own and is deaf to signals; nobody is left that knows of it, but the file."""
+    data, flags = tmp_path / "data", bad_claude(tmp_path)
+    async with serving(data, *flags) as server:
+        async with server.client() as client:
+            id = await project(server, client)
+            await client.ask("execute", {"prompt": "child"}, id)
+            child = int(await words(client))
+            await client.hear("update", "run_finished")
+        (running,) = msgspec.json.decode((data / FILE).read_bytes(), type=list[Entry])
+        assert stat.S_IMODE((data / FILE).stat().st_mode) == 0o600
+        assert running.started == pytest.approx(psutil.Process(running.pid).create_time(), abs=1)
+        supervisor = psutil.Process(running.pid).ppid()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(supervisor, signal.SIGSTOP)
+        await server.end(signal.SIGKILL)
+        os.kill(supervisor, signal.SIGKILL)
+    await until(lambda: not lives(supervisor), "the end of the supervisor")
+    assert lives(child)
+    async with serving(data, *flags) as server:
+        await eventually(lambda: not lives(child) and not lives(running.pid), "the end of both")
+        assert f"process {child} (python" in server.errors
+        assert (data / FILE).read_bytes() == b"[]\n"
+
+
+async def test_what_has_ended_is_not_in_the_file_any_more(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data, *bad_claude(tmp_path), "--warm", "0") as server, server.client() as client:
+        id = await project(server, client)
+        await client.ask("execute", {"prompt": "say hello"}, id)
+        await client.hear("update", "run_finished")
+        await until(lambda: (data / FILE).read_bytes() == b"[]\n", "the end")

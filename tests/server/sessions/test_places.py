@@ -1,0 +1,196 @@
+"""The allowed directories are checked at every run, not only when a project is created."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.protocol.client_errors import ClientError
+from tests.server import processes
+from tests.server.twin import Client, Server, records, serving, settled
+
+
+@contextlib.asynccontextmanager
+async def narrowed(folder: Path) -> AsyncIterator[tuple[Server, str]]:
+    """A server that allows ``work/inside`` alone, with a project of an earlier one that allowed all of ``work``."""
+    async with serving(folder) as before:
+        project = await before.project(Client(), "outside")
+    async with serving(folder, root=folder / "work" / "inside") as server:
+        yield server, project
+
+
+async def problem_of(server: Server) -> str | None:
+    """Of the only project, as it is listed."""
+    [project] = (await server.does(Client(), "project_list"))["data"]["projects"]
+    found: str | None = project.get("problem")
+    return found
+
+
+async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_path: Path) -> None:
+    phone = Client()
+    async with narrowed(tmp_path) as (server, project):
+        with pytest.raises(ClientError, match="outside of the directories") as refused:
+            await server.does(phone, "execute", project, prompt="go")
+        assert refused.value.code == "INVALID_PATH"
+        assert server.agent.processes == []
+        assert [one for one in records(server, project) if one["direction"] == "client"] == []
+
+
+async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -> None:
+    """In the list, for clients that join, and in the server's health; its history stays readable and nothing is deleted."""
+    async with narrowed(tmp_path) as (server, project):
+        assert "outside" in (await problem_of(server) or "")
+        joined = await server.does(Client(), "project_join", project)
+        assert "outside" in joined["data"]["data"]["problem"]
+        assert [project in line for line in server.core.problems()] == [True]
+        assert str(tmp_path) not in str(server.core.problems())
+        assert (await server.does(Client(), "get_messages", project))["type"] == "message_history"
+    async with serving(tmp_path) as again:
+        assert await problem_of(again) is None
+        (await again.running(Client(), project)).ends()
+
+
+@pytest.mark.parametrize(
+    ("command", "data"),
+    [
+        ("run_changes", {"run_id": "run_1"}),
+        ("run_revert", {"run_id": "run_1"}),
+        ("session_list", {}),
+        ("session_resume", {"session_id": "s"}),
+        ("session_fork", {"session_id": "s"}),
+    ],
+)
+async def test_nothing_is_read_or_changed_where_nothing_may_run(
+    tmp_path: Path, command: str, data: dict[str, str]
+) -> None:
+    async with narrowed(tmp_path) as (server, project):
+        with pytest.raises(ClientError, match="Nothing was done") as refused:
+            await server.does(Client(), command, project, **data)
+        assert refused.value.code == "INVALID_PATH"
+
+
+async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> None:
+    """Also with a process that is still warm from the run before."""
+    phone = Client()
+    (tmp_path / "elsewhere").mkdir()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        (await server.running(phone, project)).ends()
+        os.rename(server.root / "one", server.root / "moved")
+        (server.root / "one").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ClientError, match="outside of the directories"):
+            await server.does(phone, "execute", project, prompt="again")
+        assert server.agent.latest.prompts == ["go"]
+        assert len(server.agent.processes) == 1
+
+
+async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
+    phone = Client()
+    (tmp_path / "elsewhere").mkdir()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        first = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="second")
+        os.rename(server.root / "one", server.root / "moved")
+        (server.root / "one").symlink_to(tmp_path / "elsewhere")
+        first.ends()
+        await settled(lambda: len(phone.updates("run_finished")) == 2)
+        assert phone.updates("run_finished")[1]["code"] == "INVALID_PATH"
+        assert len(server.agent.processes) == 1
+
+
+async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> None:
+    phone = Client()
+    (tmp_path / "elsewhere").mkdir()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="go")
+        await asyncio.sleep(0)  # the run has begun, its process not yet
+        assert next(iter(server.core.projects)).run is not None
+        os.rename(server.root / "one", server.root / "moved")
+        (server.root / "one").symlink_to(tmp_path / "elsewhere")
+        await settled(lambda: bool(phone.updates("run_finished")))
+        assert phone.updates("run_finished")[0]["code"] == "INVALID_PATH"
+        assert server.agent.processes == []
+
+
+@pytest.mark.parametrize("as_what", ["nothing", "a file"])
+async def test_a_deleted_directory_is_reported_at_the_next_run(tmp_path: Path, as_what: str) -> None:
+    """The process of the last run is still warm, in a directory that does not exist."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        shutil.rmtree(server.root / "one")
+        if as_what == "a file":
+            (server.root / "one").write_text("")
+        process.ends()
+        await settled(turns=20)
+        with pytest.raises(ClientError, match="does not exist") as refused:
+            await server.does(phone, "execute", project, prompt="again")
+        assert refused.value.code == "INVALID_PATH"
+        assert process.prompts == ["go"]
+        assert "does not exist" in phone.updates("project_state")[-1]["problem"]
+
+
+async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
+    """The warm one works in the directory that was deleted."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        first = await server.running(phone, project)
+        os.rename(server.root / "one", server.root / "old")
+        (server.root / "one").mkdir()
+        first.ends()
+        await settled(turns=20)
+        second = await server.running(phone, project, "again")
+        assert (first.prompts, second.prompts) == (["go"], ["again"])
+        assert second.launch.resume
+        second.ends()
+
+
+async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> None:
+    """Turned while the run waits, to another directory that is allowed, it leads nowhere else."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        for name in ("first", "second"):
+            (server.root / name).mkdir()
+        link = server.root / "link"
+        link.symlink_to(server.root / "first")
+        before = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="waits", options={"add_dirs": [str(link)]})
+        link.unlink()
+        link.symlink_to(server.root / "second")
+        before.ends()
+        await settled(lambda: len(server.agent.processes) == 2)
+        assert server.agent.latest.launch.options.add_dirs == (str((server.root / "first").resolve()),)
+        await settled(lambda: bool(server.agent.latest.prompts))
+        server.agent.latest.ends()
+
+
+async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
+    """The real program: the messages for its owner and for a client."""
+    (tmp_path / "work" / "inside").mkdir(parents=True)
+    (tmp_path / "work" / "outside").mkdir()
+    data = tmp_path / "data"
+    async with processes.serving(data, "--no-tls", "--allow", tmp_path / "work") as server, server.client() as client:
+        made = await client.ask("project_create", {"path": str(tmp_path / "work" / "outside"), "agent": "demo"})
+    project = made["project_id"]
+    async with processes.serving(data, "--no-tls", "--allow", tmp_path / "work" / "inside") as server:
+        assert "outside of the directories that the owner allows" in server.errors
+        async with server.client() as client:
+            answer = await client.ask("execute", {"prompt": "/quick"}, project)
+            assert (answer["type"], answer["data"]["code"]) == ("error", "INVALID_PATH")
+            health = (await client.ask("health_check"))["data"]
+            assert health["status"] == "degraded"
+            assert any(project in problem for problem in health["problems"])
+            [listed] = (await client.ask("project_list"))["data"]["projects"]
+            assert "--allow" in listed["problem"]
+    assert (data / "projects" / project).is_dir()

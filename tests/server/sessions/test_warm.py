@@ -1,0 +1,135 @@
+"""Agents' processes between two prompts: kept so many, so long, and while the machine has memory to spare."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.base import Remembered
+from drawbridge.server.sessions import warm
+from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.warm import Warm
+from tests.server.twin import Client, Process, Server, serving, settled
+from tests.waiting import until
+
+
+async def ran(server: Server, name: str) -> Process:
+    """The process of a project that has had a prompt."""
+    phone = Client()
+    process = await server.running(phone, await server.project(phone, name))
+    process.ends()
+    await settled(turns=20)
+    return process
+
+
+async def test_of_more_than_are_kept_the_least_recently_used_goes(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(warm_processes=2, checkpoints=False)) as server:
+        one, two = await ran(server, "one"), await ran(server, "two")
+        project = next(project.id for project in server.core.projects if project.path.name == "one")
+        await server.does(Client(), "execute", project, prompt="again")
+        await settled(lambda: one.prompts == ["go", "again"])
+        one.ends()
+        three = await ran(server, "three")
+        assert (one.ended, two.ended, three.ended) == (False, True, False)
+
+
+async def test_what_is_at_work_by_itself_is_not_ended(tmp_path: Path) -> None:
+    """As while a command of the agent's runs in the background."""
+    async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
+        one = await ran(server, "one")
+        one.busy = True
+        two = await ran(server, "two")
+        assert (one.ended, two.ended) == (False, True)
+
+
+async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None:
+    """Each has its end all the same: while all are at work, none can be ended for another."""
+    phone = Client()
+    async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.busy = True
+        process.ends()
+        await until(lambda: phone.updates("run_finished"), "the run's end")
+        assert not process.ended
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+
+
+async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
+    """Both processes would write one record, and neither would learn what the other does."""
+    phone = Client()
+    async with serving(tmp_path, Limits(checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await until(lambda: phone.updates("run_finished"), "the run's end")
+        server.agent.sessions = OpenElsewhere()
+        await server.does(phone, "execute", project, prompt="again")
+        await until(lambda: len(phone.updates("run_finished")) == 2, "the run's end")
+        assert phone.updates("run_finished")[-1]["code"] == "SESSION_IN_USE"
+        assert process.prompts == ["go"]
+
+
+class OpenElsewhere:
+    def listed(self, path: Path, limit: int) -> list[Remembered]:
+        return []
+
+    def known(self, path: Path, session_id: str) -> bool:
+        return True
+
+    def used_by(self, session_id: str) -> list[int]:
+        return [2**22 + 1]
+
+
+async def test_after_a_while_it_goes_and_the_conversation_goes_on_in_the_next(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(warm_seconds=0.02, checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await until(lambda: process.ended)
+        later = await server.running(phone, project, "later")
+        assert (later.launch.session_id, later.launch.resume) == (process.launch.session_id, True)
+        later.ends()
+
+
+class Kept:
+    """Somebody whose process is idle."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.cooled = False
+
+    def cool(self) -> None:
+        self.cooled = True
+
+
+async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm, "LOOK_SECONDS", 0.001)
+    looks, short = 0, False
+
+    def available() -> float:
+        nonlocal looks
+        looks += 1
+        return 0.05 if short and not two.cooled else 0.5
+
+    one, two, three = Kept("one"), Kept("two"), Kept("three")
+    keeping = Warm(10, 60.0, available)
+    for each in (one, two, three):
+        keeping.keep(each)
+    await until(lambda: looks > 3)
+    assert not one.cooled
+    short = True
+    await until(lambda: one.cooled)
+    assert not three.cooled
+    await until(lambda: two.cooled)
+    keeping.forget(three)
+    before = looks
+    await asyncio.sleep(0.05)
+    assert looks <= before + 1, "nobody looks where nothing is kept"
+    assert not three.cooled
+
+
+def test_the_machine_tells_how_much_it_has() -> None:
+    assert 0 < warm.available() <= 1

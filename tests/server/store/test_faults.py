@@ -1,0 +1,300 @@
+"""Disks that are full, fail, or may not be written; and a server that is killed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
+from drawbridge.server.store import index as history_index
+from drawbridge.server.store import log as module
+from drawbridge.server.store import syncing
+from tests.server.store.rig import NOON, all_seqs, at, files, fill, open_history, read_independently
+from tests.waiting import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+IN_A_WORLD_OF_ITS_OWN = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--user", "--map-root-user"])]
+
+
+def child(act: str, directory: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.server.store.child", act, str(directory)]
+
+
+def can_mount() -> bool:
+    command = [*IN_A_WORLD_OF_ITS_OWN, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+needs_mount = pytest.mark.skipif(not can_mount(), reason="this user may not mount a small disk")
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "ok\n", done.stderr
+
+
+@needs_mount
+@pytest.mark.parametrize("act", ["full", "full_at_a_new_day", "read_only"])
+def test_a_disk_that_is_full_or_read_only_costs_the_record_and_nothing_else(tmp_path: Path, act: str) -> None:
+    run([*IN_A_WORLD_OF_ITS_OWN, *child(act, tmp_path)])
+
+
+def test_a_write_that_is_cut_short_leaves_no_part_of_the_record(tmp_path: Path) -> None:
+    run(child("limited", tmp_path))
+
+
+def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotPrivate):
+        open_history(tmp_path / "file")
+    with pytest.raises(NotPrivate):
+        open_history(tmp_path / "file" / "logs")
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+Writer = Callable[[int, bytes], int]
+
+
+def failing_write(monkeypatch: pytest.MonkeyPatch, after: int, error: BaseException) -> None:
+    """The first ``after`` bytes are written, then ``error`` comes, once."""
+    write = os.write
+    left = [after]
+
+    def fail(file: int, data: bytes) -> int:
+        if not left:
+            return write(file, data)
+        if left[0]:
+            done = write(file, bytes(data[: left[0]]))
+            left[0] = 0
+            return done
+        left.clear()
+        raise error
+
+    monkeypatch.setattr(os, "write", fail)
+
+
+@pytest.mark.parametrize("after", [0, 1, 50, 100])
+@pytest.mark.parametrize("first", [True, False], ids=["in a new file", "in a file with records"])
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_write_that_fails_anywhere_counts_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool, after: int, error: BaseException
+) -> None:
+    history = open_history(tmp_path)
+    fill(history, 0 if first else 2)
+    before = read_independently(tmp_path)
+    with monkeypatch.context() as patch:
+        failing_write(patch, after, error)
+        with pytest.raises((HistoryNotWritten, KeyboardInterrupt)):
+            fill(history, 1)
+    assert read_independently(tmp_path) == before
+    assert len(files(tmp_path)) == (0 if first else 1)
+    assert history.last_seq == history.count == len(before)
+    fill(history, 2)
+    assert all_seqs(history) == [record["seq"] for record in read_independently(tmp_path)]
+    assert all_seqs(history) == list(range(1, len(before) + 3))
+
+
+def test_what_could_not_be_cut_back_is_cut_before_the_next_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: int, length: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    history = open_history(tmp_path)
+    fill(history, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", fail)
+        failing_write(patch, 30, OSError(errno.ENOSPC, "No space left on device"))
+        with pytest.raises(HistoryNotWritten) as caught:
+            fill(history, 1)
+    assert caught.value.disk_full
+    assert "no space left on device. Nothing of it was kept" in str(caught.value)
+    assert len(read_independently(tmp_path, torn_end=True)) == 2
+    assert all_seqs(history) == [1, 2]
+    fill(history, 1)
+    assert [record["seq"] for record in read_independently(tmp_path)] == [1, 2, 3] == all_seqs(history)
+    assert len(files(tmp_path)) == 1
+
+
+def test_what_can_never_be_cut_back_is_left_behind_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: int, length: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    history = open_history(tmp_path)
+    fill(history, 2)
+    monkeypatch.setattr(os, "ftruncate", fail)
+    failing_write(monkeypatch, 30, OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(HistoryNotWritten):
+        fill(history, 1)
+    fill(history, 2)
+    assert len(files(tmp_path)) == 2
+    assert [record["seq"] for record in read_independently(tmp_path, torn_end=True)] == [1, 2, 3, 4]
+    history.close()
+    (tmp_path / "index.json").unlink()
+    assert all_seqs(open_history(tmp_path)) == [1, 2, 3, 4]
+
+
+def test_an_index_that_cannot_be_saved_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECKPOINT_RECORDS", 2)
+
+    def fail(path: str, data: bytes) -> None:
+        raise NotPrivate("no room")
+
+    monkeypatch.setattr(history_index, "write_private", fail)
+    history = open_history(tmp_path)
+    fill(history, 7)
+    history.close()
+    assert not (tmp_path / "index.json").exists()
+    assert all_seqs(open_history(tmp_path)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_disk_that_cannot_be_read_is_said_and_may_be_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = open_history(tmp_path)
+    fill(history, 3)
+
+    def fail(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        with pytest.raises(HistoryUnreadable, match=r"input/output error\. It was left as it is"):
+            history.read()
+    assert all_seqs(history) == [1, 2, 3]
+
+
+def test_a_directory_that_went_away_is_said_by_readers_and_writers(tmp_path: Path) -> None:
+    history = open_history(tmp_path / "logs")
+    fill(history, 3)
+    (tmp_path / "logs").rename(tmp_path / "trash")
+    with pytest.raises(HistoryUnreadable):
+        history.read()
+    with pytest.raises(HistoryNotWritten):
+        fill(history, 1)
+    (tmp_path / "trash").rename(tmp_path / "logs")
+    fill(history, 1)
+    assert all_seqs(history) == [1, 2, 3, 4]
+
+
+# On the disk itself.
+
+
+def test_with_the_policy_always_a_record_is_on_the_disk_before_append_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(module, "sync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+    history = open_history(tmp_path, fsync="always")
+    fill(history, 3)
+    file = str(tmp_path / files(tmp_path)[0])
+    assert synced == [str(tmp_path), file, file, file]
+
+
+@pytest.mark.parametrize("written", [0, 2])
+@pytest.mark.parametrize("fails_at", ["file", "directory"])
+def test_with_the_policy_always_a_disk_that_takes_nothing_in_keeps_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
+) -> None:
+    history = open_history(tmp_path, fsync="always")
+    fill(history, written)
+    monkeypatch.setattr(module, "MOST_RECORDS", 2)  # so that a new file is begun
+
+    def fail(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode) == (fails_at == "directory"):
+            raise OSError(errno.EIO, "Input/output error")
+
+    before = files(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "sync", fail)
+        with pytest.raises(HistoryNotWritten):
+            fill(history, 1)
+    assert files(tmp_path) == before
+    assert len(read_independently(tmp_path)) == history.count == written
+    fill(history, 1)
+    assert all_seqs(history) == list(range(1, written + 2))
+
+
+def test_with_the_policy_second_one_thread_does_it_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, str]] = []
+
+    def sync(file: int) -> None:
+        synced.append((threading.current_thread().name, os.readlink(f"/proc/self/fd/{file}")))
+
+    monkeypatch.setattr(syncing, "sync", sync)
+    monkeypatch.setattr(syncing, "shared", syncing.Syncer(delay=0.05))
+    histories = [open_history(tmp_path / str(number), fsync="second") for number in range(3)]
+    for history in histories:
+        fill(history, 10)
+    end = time.monotonic() + PATIENCE
+    while len(synced) < 6 and time.monotonic() < end:
+        time.sleep(0.005)
+    wanted = {str(path) for path in tmp_path.iterdir()} | {str(path) for path in tmp_path.glob("*/messages_*")}
+    assert {path for _, path in synced} == wanted
+    assert {name for name, _ in synced} == {"drawbridge-history-sync"}
+    assert len(synced) == 6
+    fill(histories[0], 1)
+    histories[0].close()
+    assert synced[6:] == [("MainThread", str(next((tmp_path / "0").glob("messages_*"))))]
+
+
+def test_a_disk_that_fails_afterwards_is_said_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(syncing, "sync", fail)
+    history = open_history(tmp_path, fsync="second")
+    fill(history, 1)
+    history.close()
+    assert "may not be on the disk: Input/output error" in caplog.text
+
+
+def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "sync", None)
+    monkeypatch.setattr(syncing, "sync", None)
+    history = open_history(tmp_path, fsync="off")
+    fill(history, 3)
+    history.append("claude", b"1", NOON.replace(day=22))
+    history.close()
+    assert all_seqs(history) == [1, 2, 3, 4]
+
+
+# kill -9.
+
+
+def test_whatever_was_seen_before_a_kill_is_there_without_a_gap(tmp_path: Path) -> None:
+    seen = 0
+    for round_ in range(4):
+        with subprocess.Popen(child("forever", tmp_path), cwd=ROOT, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            first = int(process.stdout.readline())
+            assert first == seen + 1 or first == seen + 2, "the number of one that was written but not yet said"
+            time.sleep(random.uniform(0.02, 0.2))  # any moment will do
+            process.kill()
+            said = [first, *map(int, process.stdout.read().splitlines())]
+        assert said == list(range(first, said[-1] + 1))
+        written = [record["seq"] for record in read_independently(tmp_path, torn_end=True)]
+        assert written == list(range(1, len(written) + 1))
+        assert len(written) in (said[-1], said[-1] + 1), round_
+        history = open_history(tmp_path)
+        assert all_seqs(history) == written == [record["seq"] for record in read_independently(tmp_path)]
+        seen = said[-1]
+    history.append("server", b"{}", at(0))
+    assert history.count == history.last_seq

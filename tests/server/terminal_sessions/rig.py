@@ -1,0 +1,103 @@
+"""What a person has at the desk, and a client of the server that is somewhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.guard.desk import GuardedDesk
+from tests.rigs.claude_rig import Claude
+from tests.rigs.messages_stub import Block, MessagesStub, text, tool_use, write
+from tests.server.wire_client import WireClient
+
+Message = dict[str, Any]
+PATIENCE = 15.0
+"""Seconds for something that the real CLI does first."""
+
+
+class Models(MessagesStub):
+    """A model whose subagents have scripts of their own, chosen by words of their task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_subagents: dict[str, list[Block]] = {}
+        self._plan = ""
+
+    def subagent_will_say(self, task: str, *turns: Block) -> None:
+        self._of_subagents[task] = list(turns)
+
+    def will_plan(self, plan: str, *turns: Block) -> None:
+        """It writes a plan to the given file, presents it, and continues with ``turns`` once that is decided."""
+        self._plan = plan
+        self.will_say(tool_use("ExitPlanMode"), *turns)
+
+    def answer(self, body: dict[str, Any]) -> list[Block]:
+        begins_with = json.dumps(body["messages"][:2])
+        for task, turns in self._of_subagents.items():
+            if body.get("tools") and task in begins_with:
+                return [turns.pop(0) if turns else text("The task is done.")]
+        told = re.search(r"create your plan at (\S+\.md)", begins_with)
+        if body.get("tools") and self._plan and told:
+            plan, self._plan = self._plan, ""
+            return [write(Path(told[1]), plan)]
+        return super().answer(body)
+
+
+class ServedDesk(GuardedDesk):
+    """``drawbridge setup claude`` was run there."""
+
+    model: Models
+
+    def plain_claude(self, *flags: str) -> Claude:
+        """The CLI in a terminal, as anybody starts it; it asks before it does things."""
+        if "claude" not in self.guards:
+            self.set_up()
+        return self.lonely_claude(*flags)
+
+
+class Phone:
+    """A client that follows everything."""
+
+    def __init__(self, client: WireClient) -> None:
+        self.client = client
+        self.project = ""
+
+    async def follow(self) -> None:
+        await self.client.ask("subscribe", {"topics": ["projects", "approvals"]})
+
+    async def session(self, **fields: Any) -> Message:
+        """The desk session that appears by itself."""
+        created = await self.client.hear("update", "project_created", patience=PATIENCE)
+        info: Message = created["data"]["data"]
+        self.project = info["id"]
+        assert info["desk"], info
+        await self.client.ask("project_join", project_id=self.project)
+        return info
+
+    async def question(self, tool: str) -> Message:
+        """The next one about this tool."""
+        heard = await self.client.hear("permission_request", patience=PATIENCE, tool_name=tool)
+        data: Message = heard["data"]
+        return data
+
+    async def answer(self, question: Message, decision: str, **more: Any) -> Message:
+        given = {"approval_id": question["approval_id"], "decision": decision, **more}
+        return await self.client.ask("permission_response", given, self.project)
+
+    async def withdrawn(self, question: Message) -> str:
+        """Why the question is no more."""
+        heard = await self.client.hear(
+            "update", "permission_withdrawn", patience=PATIENCE, approval_id=question["approval_id"]
+        )
+        reason: str = heard["data"]["data"]["reason"]
+        return reason
+
+    async def state(self, state: str) -> Message:
+        """The session, once it is in that state."""
+        while True:
+            heard = await self.client.hear("update", "project_state", patience=PATIENCE)
+            info: Message = heard["data"]["data"]
+            if info["id"] == self.project and info["desk"]["state"] == state:
+                return info

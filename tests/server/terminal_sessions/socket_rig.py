@@ -1,0 +1,173 @@
+"""A server's core with its private socket; the hooks and bridges at it are no processes, they say what a test tells them to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.terminal_sessions.socket import private_socket as opened
+from drawbridge.transport import private_socket
+from tests.server.twin import Client, Server, serving
+from tests.waiting import PATIENCE, until
+
+Message = dict[str, Any]
+
+
+class Line:
+    """One connection to the socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls) -> AsyncIterator[Line]:
+        line = cls(*await asyncio.open_unix_connection(private_socket.addresses()[0], limit=2**26))
+        try:
+            yield line
+        finally:
+            await line.close()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def say(self, **said: Any) -> None:
+        self.send(json.dumps(said).encode() + b"\n")
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def hear(self) -> Message | None:
+        """The next line; None: it was hung up."""
+        async with asyncio.timeout(PATIENCE):
+            line = await self._reader.readline()
+        return json.loads(line) if line else None
+
+    async def hears_nothing(self) -> bool:
+        """There is no line yet."""
+        await asyncio.sleep(0.05)
+        return not self._reader._buffer and not self._reader.at_eof()  # type: ignore[attr-defined]
+
+
+class Session:
+    """A ``claude`` in a terminal, as its hooks tell of it. ``pid`` is a process that lives."""
+
+    def __init__(self, desk: SocketDesk, cwd: Path | None = None, pid: int | None = None) -> None:
+        self.id = str(uuid.uuid4())
+        self.project = f"desk_{self.id}"
+        self.pid = pid or os.getpid()
+        self.cwd = cwd or desk.folder
+        self.turn = str(uuid.uuid4())
+        self._desk = desk
+        config = Path(os.environ["CLAUDE_CONFIG_DIR"])
+        self.transcript = config / "projects" / "-ws" / f"{self.id}.jsonl"
+
+    def at(self, desk: SocketDesk) -> Session:
+        """The same at a server that was started later."""
+        self._desk = desk
+        return self
+
+    def payload(self, event: str, **more: Any) -> Message:
+        known = {"session_id": self.id, "cwd": str(self.cwd), "transcript_path": str(self.transcript)}
+        return {**known, "permission_mode": "default", "prompt_id": self.turn, "hook_event_name": event, **more}
+
+    async def tells(self, event: str, *, background: bool = False, **more: Any) -> None:
+        """A hook that is gone at once; returns when the server has taken it in."""
+        async with Line.open() as line:
+            line.say(type="hook", pid=self.pid, payload=self.payload(event, **more), background=background)
+            line._writer.write_eof()
+            assert await line.hear() is None
+        await self._desk.idle()
+
+    @contextlib.asynccontextmanager
+    async def asks(
+        self, tool: str = "Bash", *, more: Message | None = None, **given: Any
+    ) -> AsyncIterator[tuple[Line, Message]]:
+        """A hook that waits, and the question as the client has it. ``more``: what else the hook reports."""
+        before = len(self._desk.questions)
+        async with Line.open() as line:
+            payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))
+            line.say(type="hook", pid=self.pid, payload=payload)
+            await until(lambda: len(self._desk.questions) > before, "the question")
+            yield line, self._desk.questions[-1]
+
+    @contextlib.asynccontextmanager
+    async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
+        """The hook of a subagent with a question about a command, with or without clients."""
+        async with Line.open() as line:
+            payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
+            line.say(type="hook", pid=self.pid, payload=payload)
+            yield line
+
+    def writes(self, *lines: Message) -> None:
+        """Into the file of its conversation."""
+        self.transcript.parent.mkdir(parents=True, exist_ok=True)
+        with self.transcript.open("a") as file:
+            for line in lines:
+                file.write(json.dumps({"uuid": str(uuid.uuid4()), "promptId": self.turn, **line}) + "\n")
+
+
+class SocketDesk:
+    """The core, a client of it that follows everything, and the directory that agents work in."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.folder = server.root
+        self.client = Client()
+        server.core.follow(["projects", "approvals"], self.client)
+
+    @property
+    def questions(self) -> list[Message]:
+        return [one["data"] for one in self.client.of_type("permission_request")]
+
+    async def does(self, type: str, project: str | None = None, **data: Any) -> Message:
+        return await self.server.does(self.client, type, project, **data)
+
+    async def answers(self, question: Message, decision: str = "allow", **more: Any) -> Message:
+        project = next(one for one in self.server.core.desk if one.approvals.find(question["approval_id"])).id
+        return await self.does(
+            "permission_response", project, approval_id=question["approval_id"], decision=decision, **more
+        )
+
+    async def is_open(self, question: Message) -> bool:
+        return any(one.approvals.find(question["approval_id"]) for one in self.server.core.desk)
+
+    def withdrawn(self, question: Message) -> list[str]:
+        """The reasons with which it was taken back."""
+        updates = self.client.updates("permission_withdrawn")
+        return [one["reason"] for one in updates if one["approval_id"] == question["approval_id"]]
+
+    async def info(self, session: Session) -> Message:
+        projects = (await self.does("project_list"))["data"]["projects"]
+        return next(one for one in projects if one["id"] == session.project)
+
+    async def idle(self) -> None:
+        """What was told so far has been worked on."""
+        for follower in list(self.server.core.desk._followers.values()):
+            done = asyncio.Event()
+            follower.soon(done.set)
+            async with asyncio.timeout(PATIENCE):
+                await done.wait()
+
+    async def refusal(self, type: str, project: str, **data: Any) -> ClientError:
+        try:
+            await self.does(type, project, **data)
+        except ClientError as error:
+            return error
+        raise AssertionError(f"{type} was done")
+
+
+@contextlib.asynccontextmanager
+async def socket_desk(folder: Path) -> AsyncIterator[SocketDesk]:
+    async with serving(folder) as server, opened(server.core.desk, server.core.context.editors):
+        yield SocketDesk(server)

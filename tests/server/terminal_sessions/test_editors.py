@@ -1,0 +1,204 @@
+"""One question in an editor and at a client of the server: whoever answers first decides, and the other one sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+from tests.e2e.gemini import desk as gemini_desk
+from tests.e2e.guard.desk import wait_for_text
+from tests.rigs.claude_rig import EDIT_DIALOG, YES, Claude
+from tests.rigs.gemini_stub import GeminiStub, replace
+from tests.rigs.gemini_stub import text as gemini_text
+from tests.rigs.messages_stub import edit, read, text
+from tests.rigs.neovim_rig import Neovim
+from tests.rigs.tmux import Tmux
+from tests.server.processes import Server, serving
+from tests.server.wire_client import WireClient
+
+from .rig import PATIENCE, Message, Phone, ServedDesk
+
+POEM = "one\ntwo\nthree\n"
+SHOUTED = "one\nTWO\nthree\n"
+
+
+@asynccontextmanager
+async def following(server: Server) -> AsyncIterator[Phone]:
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        yield phone
+
+
+async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
+    """Who has answered, and what."""
+    heard = await client.hear("update", "permission_resolved", patience=PATIENCE, approval_id=question["approval_id"])
+    data = heard["data"]["data"]
+    return data["by"], data["decision"]
+
+
+# An agent of the server, with the directory open in Neovim.
+
+
+@pytest.fixture
+async def with_demo(desk: ServedDesk, home: Path) -> AsyncIterator[Server]:
+    async with serving(home / "data", "--no-tls", "--allow", desk.project) as server:
+        yield server
+
+
+@asynccontextmanager
+async def proposing(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Message]]:
+    """The demo agent proposes one more line, and Neovim shows it."""
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    async with server.client() as client:
+        created = await client.ask("project_create", {"path": str(desk.project), "agent": "demo", "join": True})
+        phone = Phone(client)
+        phone.project = created["project_id"]
+        await client.ask("execute", {"prompt": "More"}, phone.project)
+        question = await phone.question("Edit")
+        neovim.wait_for_proposal()
+        yield neovim, phone, question
+
+
+async def test_an_agent_of_the_server_is_answered_in_neovim(desk: ServedDesk, with_demo: Server) -> None:
+    async with proposing(desk, with_demo) as (neovim, phone, question):
+        neovim.pane.wait_for("You said: More")
+        neovim.command("2s/two/zwei/")
+        neovim.pane.wait_for("zwei")
+        neovim.command("w")
+        assert await resolved(phone.client, question) == ("Neovim", "allow")
+        wait_for_text(desk.project / "poem.txt", "one\nzwei\nthree\nYou said: More\n")
+        neovim.wait_until_closed()
+        await phone.client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "zwei", "three", "You said: More"])
+
+
+@pytest.mark.thorough
+async def test_an_answer_of_a_client_closes_the_view_in_neovim(desk: ServedDesk, with_demo: Server) -> None:
+    async with proposing(desk, with_demo) as (neovim, phone, question):
+        await phone.answer(question, "deny", message="no")
+        neovim.wait_until_closed()
+        await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        assert (desk.project / "poem.txt").read_text() == POEM
+
+
+# A claude in a terminal that is connected to Neovim: its hook and its diff are one question.
+
+
+@asynccontextmanager
+async def shown_twice(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neovim, Claude, Phone, Message, Path]]:
+    poem = desk.file("poem.txt", POEM)
+    desk.set_up()
+    neovim = desk.neovim(poem)
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    async with following(server) as phone:
+        claude = desk.claude()
+        await phone.session()
+        claude.prompt("Shout")
+        question = await phone.question("Edit")
+        neovim.wait_for_proposal()
+        claude.pane.wait_for(EDIT_DIALOG)
+        yield neovim, claude, phone, question, poem
+        claude.pane.wait_for("It is done")
+        projects = (await phone.client.ask("project_list"))["data"]["projects"]
+        assert [(one["agent"], one["approvals"]) for one in projects] == [("claude", [])]
+        asked = [one["data"]["approval_id"] for one in phone.client.heard if one["type"] == "permission_request"]
+        assert asked == [question["approval_id"]]
+
+
+@pytest.mark.thorough
+async def test_claude_in_neovim_is_answered_by_a_client(desk: ServedDesk, server: Server) -> None:
+    async with shown_twice(desk, server) as (neovim, _, phone, question, poem):
+        given = question["input"] | {"old_string": POEM, "new_string": "one\nzwei\n", "replace_all": False}
+        await phone.answer(question, "allow", updated_input=given)
+        neovim.wait_until_closed()
+        wait_for_text(poem, "one\nzwei\n")
+        neovim.wait_for_buffer(poem, ["one", "zwei"])
+
+
+@pytest.mark.thorough
+async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(desk: ServedDesk, server: Server) -> None:
+    async with shown_twice(desk, server) as (neovim, _, phone, question, poem):
+        neovim.command("2s/TWO/zwei/")
+        neovim.pane.wait_for("zwei")
+        neovim.command("w")
+        assert await resolved(phone.client, question) == ("Neovim", "allow")
+        wait_for_text(poem, "one\nzwei\nthree\n")
+
+
+@pytest.mark.thorough
+async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(desk: ServedDesk, server: Server) -> None:
+    async with shown_twice(desk, server) as (neovim, claude, phone, question, poem):
+        claude.answer_dialog(EDIT_DIALOG, YES)
+        assert await phone.withdrawn(question) == "answered elsewhere"
+        neovim.wait_until_closed()
+        wait_for_text(poem, SHOUTED)
+
+
+# A gemini in a terminal: what the bridge shows is all there is.
+
+
+@pytest.fixture
+def geminis(home: Path) -> Iterator[gemini_desk.Desk]:
+    programs.tmux()
+    with GeminiStub() as model, Tmux.server() as tmux, gemini_desk.Desk(home / "project", model, tmux) as desk:
+        yield desk
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("where", ["client", "Neovim"])
+async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
+    geminis: gemini_desk.Desk, server: Server, where: str
+) -> None:
+    poem = geminis.file("poem.txt", POEM)
+    async with following(server) as phone:
+        neovim = geminis.neovim(poem)
+        gemini = geminis.gemini()
+        geminis.model.will_say(replace(poem, "two", "TWO"), gemini_text("It is done."))
+        gemini.prompt("Shout")
+        session = await phone.session()
+        assert (session["path"], session["agent"]) == (str(geminis.project), "gemini")
+        question = await phone.question("Write")
+        assert question["proposal"] == {"path": str(poem), "old_text": POEM, "new_text": SHOUTED}
+        neovim.wait_for_proposal()
+        if where == "client":
+            given = {"file_path": str(poem), "content": "one\nzwei\n"}
+            await phone.answer(question, "allow", updated_input=given)
+            neovim.wait_until_closed()
+            wait_for_text(poem, "one\nzwei\n")
+        else:
+            neovim.command("w")
+            assert await resolved(phone.client, question) == ("Neovim", "allow")
+            wait_for_text(poem, SHOUTED)
+        gemini.pane.wait_for("It is done")
+
+
+@pytest.mark.thorough
+async def test_what_gemini_proposes_outlives_the_server_that_was_told(
+    geminis: gemini_desk.Desk, server: Server, home: Path
+) -> None:
+    """Neovim's bridge comes again to the next one."""
+    poem = geminis.file("poem.txt", POEM)
+    async with following(server) as phone:
+        neovim = geminis.neovim(poem)
+        gemini = geminis.gemini()
+        geminis.model.will_say(replace(poem, "two", "TWO"), gemini_text("It is done."))
+        gemini.prompt("Shout")
+        await phone.session()
+        question = await phone.question("Write")
+        neovim.wait_for_proposal()
+        server.process.kill()
+        await server.ended()
+    async with serving(home / "data", "--no-tls") as later, following(later) as at_later:
+        joined = await at_later.client.ask("project_join", project_id=phone.project)
+        assert joined["data"]["data"]["open_approvals"] == [question]
+        at_later.project = phone.project
+        await at_later.answer(question, "allow", updated_input={"file_path": str(poem), "content": "one\nzwei\n"})
+        neovim.wait_until_closed()
+        wait_for_text(poem, "one\nzwei\n")
+        assert len((await at_later.client.ask("project_list"))["data"]["projects"]) == 1

@@ -1,0 +1,198 @@
+"""A plain ``claude`` in a terminal: a client of the server answers its questions, or the person at the desk does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.rigs import claude_rig
+from tests.rigs.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
+from tests.rigs.messages_stub import Block, edit, read, text, tool_use, write
+from tests.server.processes import Server, serving
+
+from .rig import PATIENCE, Phone, ServedDesk
+
+QUESTION = {
+    "question": "Which one?",
+    "header": "Choice",
+    "multiSelect": False,
+    "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}],
+}
+POEM = "one\ntwo\nthree\n"
+NO_COMMAND = "4"
+FETCH = tool_use("WebFetch", url="http://127.0.0.1:9/", prompt="Read it")
+
+
+def touch(name: str) -> Block:
+    return tool_use("Bash", command=f"touch {name}", description="Make a file")
+
+
+@asynccontextmanager
+async def asked(desk: ServedDesk, server: Server, *turns: Block) -> AsyncIterator[tuple[Claude, Phone]]:
+    """A session whose first prompt was typed, and a client that follows it."""
+    desk.model.will_say(*turns)
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude()
+        session = await phone.session()
+        assert (session["path"], session["agent"]) == (str(desk.project), "claude")
+        claude.prompt("Do it")
+        yield claude, phone
+
+
+async def test_a_client_allows_denies_answers_and_edits(desk: ServedDesk, server: Server) -> None:
+    poem, new = desk.file("poem.txt", POEM), desk.project / "new.txt"
+    turns = [
+        touch("made"),
+        touch("unwanted"),
+        tool_use("AskUserQuestion", questions=[QUESTION]),
+        write(new, "theirs\n"),
+        read(poem),
+        edit(poem, "two", "TWO"),
+        text("All done."),
+    ]
+    async with asked(desk, server, *turns) as (claude, phone):
+        question = await phone.question("Bash")
+        assert question["input"]["command"] == "touch made"
+        claude.pane.wait_for(TOOL_DIALOG)
+        await phone.answer(question, "allow")
+        await phone.answer(await phone.question("Bash"), "deny", message="not «that» one")
+        question = await phone.question("AskUserQuestion")
+        answers = {"answers": {"Which one?": "Right"}}
+        await phone.answer(question, "allow", updated_input=question["input"] | answers)
+        question = await phone.question("Write")
+        assert question["proposal"] == {"path": str(new), "old_text": "", "new_text": "theirs\n"}
+        await phone.answer(question, "allow", updated_input=question["input"] | {"content": "mine\n"})
+        question = await phone.question("Edit")
+        assert question["proposal"] == {"path": str(poem), "old_text": POEM, "new_text": "one\nTWO\nthree\n"}
+        whole = {"old_string": POEM, "new_string": "one\nzwei\ndrei\n", "replace_all": False}
+        await phone.answer(question, "allow", updated_input=question["input"] | whole)
+        claude.pane.wait_for("All done.")
+        assert (desk.project / "made").exists()
+        assert not (desk.project / "unwanted").exists()
+        assert new.read_text() == "mine\n"
+        assert poem.read_text() == "one\nzwei\ndrei\n"
+        await phone.state("finished")
+    results = ["\n".join(request.tool_results) for request in desk.model.requests]
+    assert "not «that» one" in results[2]
+    assert "Right" in results[3]
+
+
+@pytest.mark.thorough
+async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: ServedDesk, server: Server) -> None:
+    new = desk.project / "new.txt"
+    turns = [
+        touch("made"),
+        tool_use("AskUserQuestion", questions=[QUESTION]),
+        write(new, "theirs\n"),
+        touch("unwanted"),
+    ]
+    async with asked(desk, server, *turns) as (claude, phone):
+        for tool, dialog, key in [
+            ("Bash", TOOL_DIALOG, YES),
+            ("AskUserQuestion", r"1\. Left", "2"),
+            ("Write", EDIT_DIALOG, YES),
+            ("Bash", TOOL_DIALOG, NO_COMMAND),
+        ]:
+            question = await phone.question(tool)
+            claude.answer_dialog(dialog, key)
+            assert await phone.withdrawn(question) == "answered elsewhere"
+            late = await phone.answer(question, "allow")
+            assert late["data"]["code"] == "APPROVAL_RESOLVED"
+        assert new.read_text() == "theirs\n"
+        assert (desk.project / "made").exists()
+        assert not (desk.project / "unwanted").exists()
+        finished = await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        assert finished["data"]["data"]["outcome"] == "interrupted"
+        await phone.state("finished")
+
+
+@pytest.mark.thorough
+async def test_the_dialog_at_the_desk_waits_for_nobody(desk: ServedDesk, server: Server) -> None:
+    """A hook that waits somewhere else for a day keeps no answer back, and is gone when its session is."""
+    async with asked(desk, server, touch("made"), touch("unwanted")) as (claude, phone):
+        await phone.question("Bash")
+        claude.answer_dialog(TOOL_DIALOG, YES)
+        question = await phone.question("Bash")
+        assert (desk.project / "made").exists()
+        claude.pane.wait_for(TOOL_DIALOG)
+        claude.pane.press("Escape")
+        assert await phone.withdrawn(question) == "answered elsewhere"
+        claude.pane.type("/exit")
+        claude.pane.press("Enter")
+        await phone.state("ended")
+        assert claude.pane.wait_for_exit() == 0
+
+
+@pytest.mark.thorough
+async def test_the_conversation_can_be_read_as_it_grows(desk: ServedDesk, server: Server) -> None:
+    async with asked(desk, server, touch("made"), text("It is *done*.")) as (_, phone):
+        question = await phone.question("Bash")
+        assert (await phone.state("waiting"))["desk"] == {"state": "waiting", "permission_mode": "default"}
+        await phone.answer(question, "allow")
+        await phone.state("finished")
+        answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
+        records = answer["data"]["messages"]
+    kinds = [kind(record) for record in records]
+    wanted = ["run_started", "prompt", "tool_use", "tool_result", "text", "run_finished"]
+    assert [one for one in kinds if one in wanted] == wanted
+    prompt = next(record["message"] for record in records if record["direction"] == "client")
+    assert (prompt["message"], prompt["by"]) == ({"prompt": "Do it"}, "desk")
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+    assert str(desk.project) not in json.dumps([one["message"] for one in records if one["direction"] == "claude"][-1])
+
+
+def kind(record: dict[str, Any]) -> str:
+    message = record["message"]
+    if record["direction"] == "server":
+        return str(message["subtype"])
+    if record["direction"] == "client":
+        return "prompt"
+    content = message["message"]["content"]
+    return "text" if isinstance(content, str) else str(content[0]["type"])
+
+
+@pytest.mark.thorough
+async def test_a_killed_claude_has_ended(desk: ServedDesk, server: Server) -> None:
+    async with asked(desk, server, touch("made")) as (claude, phone):
+        question = await phone.question("Bash")
+        claude.pane.kill()
+        assert await phone.withdrawn(question) == "the agent's program has ended"
+        await phone.state("ended")
+        gone = await phone.client.ask("project_delete", project_id=phone.project)
+        assert gone["data"] == {"project_id": phone.project, "success": True}
+        assert (await phone.client.ask("project_list"))["data"]["projects"] == []
+
+
+async def test_a_run_without_anybody_before_it_waits_for_nobody(desk: ServedDesk, server: Server) -> None:
+    desk.set_up()
+    async with server.client() as client:
+        told = desk.ask_claude(FETCH, text("Done."))
+        assert "permission" in told
+        assert (await client.ask("project_list"))["data"]["projects"] == []
+
+
+async def test_a_run_of_the_server_is_not_told_twice(desk: ServedDesk, home: Any) -> None:
+    desk.set_up()
+    desk.model.will_say(touch("made"), text("Done."))
+    options = ("--no-tls", "--allow", desk.project, "--agent-path", f"claude={programs.claude()}")
+    async with (
+        serving(home / "data", *options, **claude_rig.environment(desk.model)) as server,
+        server.client() as client,
+    ):
+        created = await client.ask("project_create", {"path": str(desk.project), "agent": "claude", "join": True})
+        project = created["project_id"]
+        await client.ask("execute", {"prompt": "Do it"}, project)
+        question = await client.hear("permission_request", patience=PATIENCE)
+        given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
+        await client.ask("permission_response", given, project)
+        await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        projects = (await client.ask("project_list"))["data"]["projects"]
+        assert [one["id"] for one in projects] == [project]
+    assert (desk.project / "made").exists()

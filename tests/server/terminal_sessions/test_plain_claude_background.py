@@ -1,0 +1,116 @@
+"""Background sessions of ``claude``: started so (``--bg``), or moved there with the left arrow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests import programs
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import Block, text, tool_use
+from tests.rigs.tmux import wait_until
+from tests.server.processes import Server
+
+from .rig import PATIENCE, Phone, ServedDesk
+
+pytestmark = pytest.mark.thorough
+
+
+def touch(name: str) -> Block:
+    return tool_use("Bash", command=f"touch {name}", description="Make a file")
+
+
+def run_claude(desk: ServedDesk, *words: str) -> str:
+    """The output of a CLI command that does not need a terminal."""
+    return subprocess.run(
+        [str(programs.claude()), *words],
+        cwd=desk.project,
+        env=claude_rig.environment(desk.model),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    ).stdout
+
+
+@pytest.fixture
+def daemon(desk: ServedDesk) -> Iterator[None]:
+    """The one that hosts background sessions: the CLI starts it, and it outlives them."""
+    desk.set_up()
+    yield
+    run_claude(desk, "daemon", "stop", "--any")
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: None if processes() else True, timeout=10)
+    for process in processes():  # on a busy machine the daemon may not take the word of it
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    wait_until(lambda: None if processes() else True)
+
+
+def processes() -> list[psutil.Process]:
+    """The daemon of this home, what runs its sessions, and what it has started in advance."""
+    home = os.environ["HOME"]
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = " ".join(process.cmdline())
+            ours = any(part in words for part in ("daemon run", "bg-pty-host", "bg-spare"))
+            if ours and process.environ().get("HOME") == home:
+                found.append(process)
+    return found
+
+
+@pytest.mark.usefixtures("daemon")
+async def test_a_background_session_asks_a_client(desk: ServedDesk, server: Server) -> None:
+    desk.model.will_say(touch("made"), text("Done."))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        started = await asyncio.to_thread(run_claude, desk, "--permission-mode", "default", "--bg", "Do it")
+        assert "backgrounded" in started
+        session = await phone.session()
+        assert session["desk"]["background"]
+        await phone.answer(await phone.question("Bash"), "allow")
+        await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        assert (await phone.state("finished"))["desk"]["background"]
+        assert (desk.project / "made").exists()
+        listed = (await client.ask("project_list"))["data"]["projects"]
+        assert [one["id"] for one in listed] == [session["id"]]
+
+
+@pytest.mark.usefixtures("daemon")
+async def test_a_session_moved_to_the_background_is_linked(desk: ServedDesk, server: Server) -> None:
+    desk.model.will_say(text("Hello there."), text("Hello again."))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude()
+        before = await phone.session()
+        for prompt, answer in [("First words", "Hello there."), ("Second words", "Hello again.")]:
+            claude.prompt(prompt)
+            claude.pane.wait_for(answer)
+            await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        claude.pane.press("Left")
+        claude.pane.wait_for("describe a task for a new session")
+        after = await phone.session()
+        phone.project = before["id"]
+        ended = await phone.state("ended")
+        phone.project = after["id"]
+        assert ended["desk"]["continued_in"] == after["id"] != before["id"]
+        claude.pane.press("Enter")
+        claude.pane.wait_for("← for agents")
+        desk.model.will_say(touch("made"), text("Done."))
+        claude.prompt("More words")
+        await phone.answer(await phone.question("Bash"), "allow")
+        claude.pane.wait_for("Done.")
+        await phone.state("finished")
+        assert (desk.project / "made").exists()
+        listed = {one["id"]: one["desk"] for one in (await client.ask("project_list"))["data"]["projects"]}
+        assert listed[before["id"]]["state"] == "ended"
+        assert set(listed) == {before["id"], after["id"]}

@@ -1,0 +1,60 @@
+"""The mode that ``setup claude --ask-mode`` sets, as the real CLI starts with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import text, tool_use
+from tests.server.processes import Server
+
+from .rig import Phone, ServedDesk
+from .test_plain_claude import FETCH, QUESTION
+
+pytestmark = pytest.mark.thorough
+
+
+async def test_auto_mode_sometimes_asks(desk: ServedDesk, server: Server) -> None:
+    """A choice reaches a client. Behind a model that checks nothing the CLI asks in the terminal alone, which is shown."""
+    desk.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude("--permission-mode", "auto")
+        await phone.session()
+        claude.prompt("Do it")
+        question = await phone.question("AskUserQuestion")
+        (info,) = (await client.ask("project_list"))["data"]["projects"]
+        assert (info["desk"]["permission_mode"], info["desk"]["asks"]) == ("auto", False)
+        answers = {"answers": {"Which one?": "Right"}}
+        await phone.answer(question, "allow", updated_input=question["input"] | answers)
+        info = await phone.state("waiting")
+        while not info["desk"].get("in_terminal"):
+            info = await phone.state("waiting")
+        assert info["approvals"] == []
+
+
+async def test_the_mode_survives_the_next_start(desk: ServedDesk) -> None:
+    """Without ``disableAutoMode`` the CLI asks whether to make auto mode the default, and Enter does so."""
+    settings = Path(os.environ["CLAUDE_CONFIG_DIR"], "settings.json")
+    settings.write_text('{"model": "opus"}\n')
+    desk.set_up("claude", "--ask-mode")
+    before = settings.read_text()
+    for _ in range(2):
+        pane = desk.tmux.start(
+            "claude", [str(programs.claude())], cwd=desk.project, environment=claude_rig.environment(desk.model)
+        )
+        pane.wait_for(r"(?m)^❯", "manual mode on")
+        pane.press("Enter")
+        pane.type("/exit")
+        pane.press("Enter")
+        assert pane.wait_for_exit() == 0
+    assert json.loads(settings.read_text())["permissions"] == {"defaultMode": "default", "disableAutoMode": "disable"}
+    assert settings.read_text() == before
+    desk.drawbridge("setup", "claude", "--remove", "--yes", "--json")
+    assert settings.read_text() == '{"model": "opus"}\n'

@@ -1,0 +1,43 @@
+"""The plan of a plain ``claude``: accepted on a client, it is accepted in the terminal too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs.messages_stub import edit, read, text
+from tests.server.processes import Server
+
+from .rig import Phone, ServedDesk
+
+pytestmark = pytest.mark.thorough
+
+PLAN = "# Plan\n\n1. Write it.\n"
+
+
+@pytest.mark.parametrize("change", ["as it is", "edited", "with accept edits"])
+async def test_an_accepted_plan_reaches_the_agent(desk: ServedDesk, server: Server, change: str) -> None:
+    notes = desk.file("notes.txt", "one\n")
+    desk.model.will_plan(PLAN, read(notes), edit(notes, "one", "two"), text("It is carried out."))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude("--permission-mode", "plan")
+        await phone.session()
+        claude.prompt("Plan it")
+        question = await phone.question("ExitPlanMode")
+        assert question["input"]["plan"] == PLAN
+        assert question["suggestions"] == [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+        if change == "edited":
+            edited = question["input"] | {"plan": f"{PLAN}2. Test it.\n"}
+            await phone.answer(question, "allow", updated_input=edited)
+        else:
+            await phone.answer(question, "allow", remember=change == "with accept edits")
+        if change != "with accept edits":
+            await phone.answer(await phone.question("Edit"), "allow")
+        claude.pane.wait_for("It is carried out.")
+        await phone.state("finished")
+        records = (await client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
+        assert "permission_withdrawn" not in [one["message"].get("subtype") for one in records]
+    assert notes.read_text() == "two\n"
+    told = "\n".join(request.told for request in desk.model.requests)
+    assert ("2. Test it." in told) == (change == "edited")

@@ -1,0 +1,60 @@
+"""A plain ``claude`` in a terminal, whose server is killed while it asks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.claude_rig import TOOL_DIALOG, YES
+from tests.rigs.messages_stub import text
+from tests.server.processes import Server, serving
+
+from .rig import Message, Phone, ServedDesk
+from .test_plain_claude import asked, touch
+
+
+@asynccontextmanager
+async def started_again(home: Path, project: str) -> AsyncIterator[tuple[Phone, list[Message]]]:
+    """The same person's phone at the next server, and what is open there."""
+    async with serving(home / "data", "--no-tls") as server, server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        phone.project = project
+        joined = await client.ask("project_join", project_id=project)
+        yield phone, joined["data"]["data"]["open_approvals"]
+        server.process.kill()
+        await server.ended()
+
+
+async def killed(server: Server) -> None:
+    server.process.kill()
+    await server.ended()
+
+
+@pytest.mark.thorough
+async def test_what_claude_asks_outlives_its_server(desk: ServedDesk, server: Server, home: Path) -> None:
+    """Answered from the phone after a restart; then at the desk, while no server runs."""
+    made, another = desk.project / "made", desk.project / "another"
+    async with asked(desk, server, touch("made"), touch("another"), text("All done.")) as (claude, phone):
+        question = await phone.question("Bash")
+        claude.pane.wait_for(TOOL_DIALOG)
+        await killed(server)
+    async with started_again(home, phone.project) as (phone, still_open):
+        assert still_open == [question]
+        assert not made.exists()
+        await phone.answer(question, "allow")
+        question = await phone.question("Bash")
+        assert made.exists()
+        assert question["input"]["command"] == "touch another"
+    claude.answer_dialog(TOOL_DIALOG, YES)
+    claude.pane.wait_for("All done.")
+    assert another.exists()
+    async with started_again(home, phone.project) as (phone, still_open):
+        if still_open:  # as it was when the server was killed, until the conversation is read
+            assert [one["approval_id"] for one in still_open] == [question["approval_id"]]
+            assert await phone.withdrawn(question) == "answered elsewhere"
+        info = (await phone.client.ask("project_list"))["data"]["projects"][0]
+        assert info["approvals"] == []

@@ -1,0 +1,82 @@
+"""A subagent of a plain ``claude`` in a terminal asks: a client answers, or the dialog appears at the desk."""
+
+from __future__ import annotations
+
+import pytest
+
+from drawbridge.server.protocol.desk_messages import IN_TERMINAL
+from drawbridge.server.terminal_sessions import session as session_module
+from tests.rigs.claude_rig import EDIT_DIALOG, YES
+from tests.rigs.messages_stub import Block, text, tool_use, write
+from tests.server.processes import Server
+
+from .rig import PATIENCE, Phone, ServedDesk
+
+TASK = "Write the sub file"
+WAITS = "Waiting for 1 background agent"
+BEGIN = tool_use("Agent", description="do it", prompt=TASK, subagent_type="general-purpose")
+
+
+def script(desk: ServedDesk, *subagents: Block) -> None:
+    desk.model.subagent_will_say(TASK, *subagents)
+    desk.model.will_say(BEGIN, text("It has begun."), text("I answer."), text("All is done."))
+
+
+async def test_a_client_answers_a_subagent(desk: ServedDesk, server: Server) -> None:
+    """The question stays open after the main agent's turn; the run ends with the subagent."""
+    new = desk.project / "sub.txt"
+    script(desk, write(new, "theirs\n"))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude()
+        await phone.session()
+        claude.prompt("Go")
+        question = await phone.question("Write")
+        assert question["asked_by"]["agent_type"] == "general-purpose"
+        claude.pane.wait_for(WAITS)
+        claude.prompt("What is going on?")  # a turn of its own, which ends
+        desk.model.wait_for_request(3)
+        await phone.answer(question, "allow", updated_input=question["input"] | {"content": "mine\n"})
+        await phone.state("finished")
+        claude.pane.wait_for("finished")
+    assert new.read_text() == "mine\n"
+
+
+async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, server: Server) -> None:
+    new = desk.project / "sub.txt"
+    script(desk, write(new, "theirs\n"))
+    claude = desk.plain_claude()
+    claude.prompt("Go")
+    claude.pane.wait_for(EDIT_DIALOG, timeout=PATIENCE)
+    async with server.client() as client:
+        (session,) = (await client.ask("project_list"))["data"]["projects"]
+        assert (session["desk"]["state"], session["desk"]["in_terminal"]) == ("waiting", True)
+        phone = Phone(client)
+        phone.project = session["id"]
+        await phone.follow()
+        claude.answer_dialog(EDIT_DIALOG, YES)
+        info = await phone.state("finished")
+        assert "in_terminal" not in info["desk"]
+    assert new.read_text() == "theirs\n"
+
+
+@pytest.mark.slow
+async def test_the_dialog_appears_when_nobody_answers(desk: ServedDesk, server: Server) -> None:
+    """After the constant's time, with a connected client that does not answer."""
+    new = desk.project / "sub.txt"
+    script(desk, write(new, "theirs\n"))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude()
+        await phone.session()
+        claude.prompt("Go")
+        question = await phone.question("Write")
+        claude.pane.wait_for(EDIT_DIALOG, timeout=session_module.HOLD_SECONDS + PATIENCE)
+        late = await phone.answer(question, "allow")
+        assert late["data"]["code"] == "APPROVAL_RESOLVED"
+        assert late["data"]["details"]["reason"] == IN_TERMINAL
+        claude.answer_dialog(EDIT_DIALOG, YES)
+        await phone.state("finished")
+    assert new.read_text() == "theirs\n"

@@ -1,0 +1,158 @@
+"""A client sends a prompt into a real ``claude`` that runs in a terminal of a real Neovim."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.rigs.messages_stub import text, tool_use
+from tests.rigs.neovim_rig import Neovim
+from tests.server.processes import Server, serving
+
+from .rig import PATIENCE, Message, Phone, ServedDesk
+
+HELD_LETTERS = "Half a line"
+
+TERMINAL = """
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  if vim.bo[buffer].buftype == 'terminal' then
+    return buffer
+  end
+end
+"""
+
+SCREEN = """
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  if vim.bo[buffer].buftype == 'terminal' then
+    return table.concat(vim.api.nvim_buf_get_lines(buffer, -100, -1, false), '\\n')
+  end
+end
+"""
+
+BRIDGE_ASKS = """
+local pid
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  pid = vim.bo[buffer].buftype == 'terminal' and vim.fn.jobpid(vim.bo[buffer].channel) or pid
+end
+return require('drawbridge.link').handle(..., { pid = pid, text = '1', before = os.time() + 5 })
+"""
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture
+async def server(home: Path, desk: ServedDesk) -> AsyncIterator[Server]:
+    async with serving(home / "data", "--no-tls", "--allow", desk.project) as server:
+        yield server
+
+
+@asynccontextmanager
+async def claude_in_neovim(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
+    """The person is in the file beside it, in the middle of a line."""
+    desk.set_up()
+    poem = desk.file("poem.txt", "one\ntwo\n")
+    neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}', size = 60 }} }}")
+    async with server.client() as client:
+        phone = Phone(client)
+        await client.ask("hello", {"client": "phone"})
+        await phone.follow()
+        neovim.command("DrawbridgeClaude")
+        await phone.session()
+        neovim.pane.wait_for("❯", timeout=PATIENCE)
+        neovim.wait_for(f"return ({function(SCREEN)}):find('⧉', 1, true) ~= nil", what="was not connected")
+        neovim.pane.press("C-\\", "C-n", "C-w", "p")
+        neovim.pane.type("A")
+        neovim.pane.type(f" {HELD_LETTERS}")
+        neovim.wait_for(f"return vim.api.nvim_get_current_line() == 'one {HELD_LETTERS}'", what="took no letters")
+        yield neovim, phone, poem
+
+
+def function(chunk: str) -> str:
+    return f"(function() {chunk} end)()"
+
+
+def person(neovim: Neovim) -> Any:
+    """Where they are and what they do."""
+    mode = "vim.api.nvim_get_mode().mode"
+    return neovim.lua(
+        f"return {{ {mode}, vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0), vim.fn.winlayout() }}"
+    )
+
+
+async def prompts(phone: Phone) -> list[tuple[str, str]]:
+    """Those of the history, each with who has sent it."""
+    answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
+    said = [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
+    return [(one["message"]["prompt"], one["by"]) for one in said]
+
+
+async def execute(phone: Phone, prompt: str, **more: Any) -> Message:
+    return await phone.client.ask("execute", {"prompt": prompt, **more}, phone.project)
+
+
+async def test_a_client_prompts_it_while_the_person_types_beside_it(desk: ServedDesk, server: Server) -> None:
+    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+        before = person(neovim)
+        desk.model.will_say(text("It rhymes."))
+        accepted = await execute(phone, "Does it\nrhyme? See \x1b[201~ poem.txt \x1b[31m🎉")
+        assert accepted["type"] == "accepted", accepted
+        finished = await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        assert finished["data"]["data"]["run_id"] == accepted["data"]["run_id"]
+        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in desk.model.requests[-1].told
+        assert len(desk.model.requests) == 1
+        neovim.pane.wait_for("It rhymes")
+        assert person(neovim) == before
+        assert (await prompts(phone)) == [("Does it\nrhyme? See [201~ poem.txt [31m🎉", "phone")]
+
+
+def to_terminal(neovim: Neovim, keys: str) -> None:
+    """The person presses them there."""
+    neovim.lua(f"local terminal = {function(TERMINAL)} vim.api.nvim_chan_send(vim.bo[terminal].channel, ...)", keys)
+
+
+def wait_for_box(neovim: Neovim, words: str) -> None:
+    neovim.wait_for(f"return ({function(SCREEN)}):find('❯[^\\n]*{words}') ~= nil", what=f"did not show {words!r}")
+
+
+async def test_a_bridge_that_is_started_again_takes_prompts_again(desk: ServedDesk, server: Server) -> None:
+    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+        neovim.command("DrawbridgeRestart")
+        for taken in (False, True):
+            while (await phone.state("finished"))["desk"].get("prompts", False) is not taken:
+                pass
+        desk.model.will_say(text("It rhymes."))
+        assert (await execute(phone, "Does it rhyme?"))["type"] == "accepted"
+        neovim.pane.wait_for("It rhymes")
+
+
+async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: Server) -> None:
+    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+        for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:
+            to_terminal(neovim, keys)
+            wait_for_box(neovim, box)
+            refused = await execute(phone, "Do it")
+            assert (refused["data"]["code"], refused["data"]["retryable"]) == ("PROCESS_ACTIVE", True)
+            wait_for_box(neovim, "half typed *\\n")
+        desk.model.will_say(tool_use("Bash", command="touch made", description="Make a file"), text("Done."))
+        to_terminal(neovim, "\r")
+        question = await phone.question("Bash")
+        neovim.wait_for(f"return ({function(SCREEN)}):find('Do you want') ~= nil", what="was not asked")
+        refused = await execute(phone, "1")
+        assert refused["data"]["code"] == "PROCESS_ACTIVE"
+        for method in ("paste", "submit"):  # also if the server knew nothing of the question
+            answer = neovim.lua(BRIDGE_ASKS, method)
+            assert answer["value"] is False if answer["ok"] else answer["code"] == "REFUSED"
+        assert not (desk.project / "made").exists()
+        await phone.answer(question, "deny", message="no")
+        await phone.state("finished")
+        many = "\n".join(f"line {number}" for number in range(500))
+        desk.model.will_say(text("Many."))
+        assert (await execute(phone, many))["type"] == "accepted"
+        await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        assert many in desk.model.requests[-1].told
+        assert await prompts(phone) == [("half typed", "desk"), (many, "phone")]

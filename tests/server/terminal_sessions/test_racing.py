@@ -1,0 +1,186 @@
+"""Everybody answers at once: Neovim, two browsers and the terminal. One of them wins, one text is written, and all see which.
+
+Each of them wants another text in the file, so that the file tells who has won.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.page.conftest import page_of
+from tests.page.rig import Browser, Person
+from tests.rigs.claude_rig import EDIT_DIALOG, Claude
+from tests.rigs.messages_stub import read, text, write
+from tests.rigs.neovim_rig import Neovim
+from tests.server.processes import Server
+from tests.waiting import until
+
+from .rig import PATIENCE, Message, Phone, ServedDesk
+
+DEAF_SECONDS = 0.6
+"""The CLI's dialog takes no key before."""
+
+MANY = 100
+"""Rounds in which not always the same one wins."""
+
+AHEAD = 0.3
+"""Seconds until the first answer: by then both browsers know when to give theirs."""
+
+SPREAD = 0.12
+"""Seconds within which all of them answer."""
+
+CLICKS_AT = "setTimeout(() => document.querySelector('{0} footer .{1}')?.click(), {2} - Date.now())"
+"""One of the card's buttons, at a moment in milliseconds since 1970."""
+
+SETTLED = {
+    "desk": r"/^(Answered elsewhere|Overruled)/",
+    "Neovim": "/^Accepted with edits by Neovim/",
+    "first": "/^Accepted with (your edits|edits by first)/",
+    "second": "/^Rejected by second/",
+}
+"""What a page says when that one has won."""
+
+
+class Race:
+    """One session, round after round. ``witness`` hears all and answers nothing."""
+
+    def __init__(self, poem: Path, neovim: Neovim, claude: Claude, people: dict[str, Person], witness: Phone) -> None:
+        self.poem = poem
+        self.neovim = neovim
+        self.claude = claude
+        self.people = people
+        self.witness = witness
+        self.wins: dict[str, int] = {}
+        self.random = random.Random()
+
+    async def round(self, number: int) -> None:
+        texts = {
+            "desk": f"agent {number}\n",
+            "Neovim": f"neovim {number}\n",
+            "first": f"first {number}\n",
+            "second": self.poem.read_text(),
+        }
+        id = (await self.witness.question("Write"))["approval_id"]
+        await asyncio.to_thread(self._prepare, number, card(id), texts["first"])
+        await asyncio.sleep(DEAF_SECONDS)
+        await self._all_at_once(card(id))
+        winner = await self._verdict(id)
+        self.wins[winner] = self.wins.get(winner, 0) + 1
+        said = [one["data"] for one in self.witness.client.heard if id in str(one)]
+        what = f"{texts[winner]!r} in the file, not {self.poem.read_text()!r}, after {said}"
+        await until(lambda: self.poem.read_text() == texts[winner], what)
+        await asyncio.to_thread(self._see_who_won, winner, card(id))
+        await asyncio.to_thread(self.neovim.wait_until_closed, number)
+
+    def _prepare(self, number: int, card: str, mine: str) -> None:
+        """Everybody sees the question and has the answer at hand."""
+        self.neovim.wait_for_proposal(number)
+        self.claude.pane.wait_for(EDIT_DIALOG)
+        self.neovim.command(f"%s/agent/neovim/ | echo 'changed {number}'")
+        self.neovim.pane.wait_for(f"neovim {number}")
+        self.people["first"].clicks(f"{card} button:has-text('Edit')")
+        self.people["first"].fills(f"{card} textarea", mine)
+        self.people["second"].clicks(f"{card} footer .no")
+        self.people["second"].sees(f"{card} .rejecting")
+
+    async def _all_at_once(self, card: str) -> None:
+        moment = time.time() + AHEAD
+        for name, answer in (("first", "yes"), ("second", "no")):
+            at = 1000 * (moment + self.random.uniform(0, SPREAD))
+            await asyncio.to_thread(self.people[name].runs, CLICKS_AT.format(card, answer, at))
+        answers: list[Callable[[], Awaitable[Any]]] = [
+            lambda: asyncio.to_thread(self.neovim.pane.type, ":DrawbridgeAccept\r"),
+            lambda: asyncio.to_thread(self.claude.pane.press, "1"),
+        ]
+
+        async def after_a_moment(answer: Callable[[], Awaitable[Any]]) -> None:
+            await asyncio.sleep(moment - time.time() + self.random.uniform(0, SPREAD))
+            await answer()
+
+        await asyncio.gather(*map(after_a_moment, answers))
+
+    def _see_who_won(self, winner: str, card: str) -> None:
+        """Both pages say who it was. Who had written something for nothing still has it."""
+        first = self.people["first"]
+        if winner != "first" and first("visible", css=card):
+            first.sees(f"{card} .notice", "Your edit wasn’t applied")
+            first.clicks(f"{card} button:has-text('Close')")
+        for person in self.people.values():
+            person.loses(card)
+            person.until(f"{SETTLED[winner]}.test([...document.querySelectorAll('.settled-line')].at(-1)?.innerText)")
+
+    async def _verdict(self, id: str) -> str:
+        """Who has won, as the witness hears it; the agent's own dialog has the last word."""
+        heard = self.witness.client.heard
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                said = [one["data"] for one in heard if one["type"] == "update"]
+                about = [one for one in said if one["data"].get("approval_id") == id]
+                if any(one["update_type"] == "permission_withdrawn" for one in about):
+                    return "desk"
+                if about and _went_on(heard, id):
+                    return str(about[0]["data"]["by"])
+                await asyncio.sleep(0.02)
+
+
+def card(id: str) -> str:
+    return f'[data-approval="{id}"]'
+
+
+def _went_on(heard: list[Message], id: str) -> bool:
+    """The agent has, behind the answer: only then it is sure that nothing overrules it."""
+    at = next(index for index, one in enumerate(heard) if one["data"].get("data", {}).get("approval_id") == id)
+    return any(one["type"] == "permission_request" or _is_result(one) for one in heard[at:])
+
+
+def _is_result(message: Message) -> bool:
+    if message["type"] != "agent_message":
+        return False
+    content = message["data"]["messages"][0].get("message", {}).get("content", "")
+    return isinstance(content, list) and content[0].get("type") == "tool_result"
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(3, marks=pytest.mark.thorough),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+    ],
+)
+async def test_one_wins_and_one_text_is_written(
+    browser: Browser, desk: ServedDesk, server: Server, rounds: int
+) -> None:
+    poem = desk.file("poem.txt", "agent 0\n")
+    desk.set_up()
+    neovim = desk.neovim(poem)
+    turns = [write(poem, f"agent {number}\n") for number in range(1, rounds + 1)]
+    desk.model.will_say(read(poem), *turns, text("All done."))
+    page = f"{page_of(server)}#token={server.token}"
+    async with server.client() as client:
+        with browser.person(page) as one, browser.person(page) as two:
+            people = {"first": one, "second": two}
+            for name, person in people.items():
+                person.sees(".side .empty", "No project yet")
+                person.runs(f"localStorage.setItem('drawbridge.name', '{name}')")
+                person("reload")
+            witness = Phone(client)
+            await witness.follow()
+            claude = desk.claude()
+            await witness.session()
+            claude.prompt("Write")
+            for person in people.values():
+                person.clicks(".project")
+            race = Race(poem, neovim, claude, people, witness)
+            for number in range(1, rounds + 1):
+                await race.round(number)
+            await asyncio.to_thread(claude.pane.wait_for, "All done")
+    assert sum(race.wins.values()) == rounds
+    if rounds >= MANY:
+        assert len(race.wins) > 1, race.wins

@@ -552,3 +552,21 @@ def test_every_source_folder_has_tests() -> None:
 def test_the_exceptions_of_the_mirror_exist() -> None:
     assert [at for at in OTHER_TESTS if not list((TESTS / at).glob("*.py"))] == []
     assert [at for at in TESTED_ELSEWHERE.values() if not (ROOT / at).exists()] == []
+
+
+def helpers() -> set[str]:
+    """The fakes, stubs and rigs in the tests: every module that contains no tests."""
+    files = (file for pattern in ("*.py", "*.js", "*.mjs") for file in TESTS.rglob(pattern))
+    ours = (file for file in files if file.stem not in {"__init__", "conftest"} and "node_modules" not in file.parts)
+    return {str(f.relative_to(ROOT)) for f in ours if not f.stem.startswith("test_") and ".test." not in f.name}
+
+
+def test_the_index_of_fakes_and_rigs_names_all_and_no_other() -> None:
+    page = (ROOT / "docs" / "internals" / "testing.md").read_text()
+    rows = re.findall(r"^\| `(tests/[\w/.]+\.\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
+    assert sorted(rows) == sorted(helpers())
+
+
+def test_the_index_names_the_folders_without_a_source() -> None:
+    page = (ROOT / "docs" / "internals" / "testing.md").read_text()
+    assert [folder for folder in OTHER_TESTS if f"`tests/{folder}" not in page] == []

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ide.gemini_rig import House, make_project, open_house
+from tests.ide.bridge_rig import BridgeRig
+from tests.ide.gemini_rig import make_project, open_gemini_bridge
 
 
 @pytest.fixture
@@ -16,6 +17,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def house(folder: Path) -> AsyncIterator[House]:
-    async with open_house(folder) as house:
-        yield house
+async def rig(folder: Path) -> AsyncIterator[BridgeRig]:
+    async with open_gemini_bridge(folder) as rig:
+        yield rig

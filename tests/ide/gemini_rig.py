@@ -15,62 +15,23 @@ from typing import Any
 import h11
 from msgspec import Struct
 
-from drawbridge import settings
-from drawbridge.ide.bridge import Bridge
-from drawbridge.ide.launched import Launched
-from drawbridge.settings.ide import IdeSettings
-from drawbridge.transport.http_server import HttpServer
 from tests.editors.memory import MemoryEditor
-from tests.waiting import PATIENCE, until
+from tests.ide.bridge_rig import BridgeRig, open_bridge
+from tests.waiting import PATIENCE
 
 ACCEPT = "application/json, text/event-stream"
 VERSION = "2025-06-18"
 
 
-class House:
-    """A bridge over the in-memory editor, its door open."""
-
-    def __init__(self, folder: Path, editor: MemoryEditor, flags: dict[str, Any]) -> None:
-        self.folder = folder
-        self.editor = editor
-        self.launched = Launched(settings.load("ide", IdeSettings, {"folder": str(folder), **flags}))
-        self.bridge = Bridge(self.launched, editor, [str(folder)], asyncio.Event())
-
-    @property
-    def port(self) -> int:
-        return self.launched.port
-
-    @property
-    def token(self) -> str:
-        return self.launched.token
-
-    def path(self, name: str = "poem.txt") -> str:
-        return str(self.folder / name)
-
-    async def shown(self, number: int = 1) -> list[str]:
-        """The ids of this many proposals, once they are there to see."""
-        await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
-        return list(self.editor.shown)
-
-    async def settled(self) -> None:
-        """The editor was asked what is open, and everybody who reads was told."""
-        watch = self.bridge._context
-        await until(lambda: watch._asking is None or watch._asking.done(), "the answer to what is open")
-
-
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: Any) -> AsyncIterator[House]:
-    house = House(folder, editor or MemoryEditor([str(folder)]), flags)
-    try:
-        await house.bridge.open()
-        async with HttpServer(house.bridge.app, house.launched.listener):
-            await house.settled()
-            yield house
-            await house.bridge.gemini.close()
-    finally:
-        await house.bridge.close()
-        house.launched.remove_files()
-        house.launched.listener.close()
+async def open_gemini_bridge(
+    folder: Path, editor: MemoryEditor | None = None, **flags: Any
+) -> AsyncIterator[BridgeRig]:
+    """A bridge that has reported what is open; its event streams are closed before its server."""
+    async with open_bridge(folder, editor, **flags) as rig:
+        await rig.settled()
+        yield rig
+        await rig.bridge.gemini.close()
 
 
 class Answer(Struct):
@@ -259,9 +220,9 @@ class Cli:
 
 
 @contextlib.asynccontextmanager
-async def connected(house: House) -> AsyncIterator[tuple[Cli, Stream]]:
+async def connected(rig: BridgeRig) -> AsyncIterator[tuple[Cli, Stream]]:
     """A CLI with a session and an open stream that has said the context."""
-    cli = await Cli(house.port, house.token).greet()
+    cli = await Cli(rig.port, rig.token).greet()
     async with await cli.listen() as stream:
         await stream.hear("ide/contextUpdate")
         yield cli, stream

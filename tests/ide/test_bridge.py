@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import AsyncIterator
 from itertools import groupby
 from pathlib import Path
@@ -14,41 +13,11 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from drawbridge import settings
 from drawbridge.editors.port import Accepted, BridgeState, Position, Range
-from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.claude import TOKEN_HEADER
-from drawbridge.ide.launched import Launched
-from drawbridge.settings.ide import IdeSettings
-from drawbridge.transport.http_server import HttpServer
 from tests.editors.memory import MemoryEditor
+from tests.ide.bridge_rig import BridgeRig, open_bridge
 from tests.waiting import PATIENCE, until
-
-
-class House:
-    """A bridge over the in-memory editor, its door open."""
-
-    def __init__(self, folder: Path, editor: MemoryEditor, flags: dict[str, Any]) -> None:
-        self.editor = editor
-        self.launched = Launched(settings.load("ide", IdeSettings, {"folder": str(folder), **flags}))
-        self.stop = asyncio.Event()
-        folders = [os.path.realpath(path) for path in self.launched.settings.workspace] or [str(folder)]
-        self.bridge = Bridge(self.launched, editor, folders, self.stop)
-
-    @property
-    def lock(self) -> Any:
-        return json.loads(Path(self.launched.files["lock_file"].path).read_bytes())
-
-    @contextlib.asynccontextmanager
-    async def agent(self) -> AsyncIterator[Agent]:
-        url, headers = f"ws://127.0.0.1:{self.launched.port}/", {TOKEN_HEADER: self.launched.token}
-        async with connect(url, additional_headers=headers, compression=None, proxy=None) as client:
-            agent = Agent(client)
-            await agent.ask(method="initialize", params={"protocolVersion": "2025-11-25"})
-            await agent.say(method="notifications/initialized")
-            await agent.say(method="ide_connected", params={"pid": 1})
-            await agent.ask(method="ping")
-            yield agent
 
 
 class Agent:
@@ -94,16 +63,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: Any) -> AsyncIterator[House]:
-    house = House(folder, editor or MemoryEditor([str(folder)]), flags)
-    try:
-        await house.bridge.open()
-        async with HttpServer(house.bridge.app, house.launched.listener):
-            yield house
-    finally:
-        await house.bridge.close()
-        house.launched.remove_files()
-        house.launched.listener.close()
+async def claude(rig: BridgeRig) -> AsyncIterator[Agent]:
+    """Claude Code, connected and greeted."""
+    url, headers = f"ws://127.0.0.1:{rig.port}/", {TOKEN_HEADER: rig.token}
+    async with connect(url, additional_headers=headers, compression=None, proxy=None) as client:
+        agent = Agent(client)
+        await agent.ask(method="initialize", params={"protocolVersion": "2025-11-25"})
+        await agent.say(method="notifications/initialized")
+        await agent.say(method="ide_connected", params={"pid": 1})
+        await agent.ask(method="ping")
+        yield agent
 
 
 def cursor(line: int = 0, end: int = 0) -> Range:
@@ -111,43 +80,43 @@ def cursor(line: int = 0, end: int = 0) -> Range:
 
 
 async def test_a_second_editor_of_a_folder_has_a_name_of_its_own(folder: Path) -> None:
-    async with open_house(folder) as first:
+    async with open_bridge(folder) as first:
         one, other = MemoryEditor([str(folder)]), MemoryEditor([str(folder)])
         one.select(str(folder / "poem.txt"), cursor())
-        async with open_house(folder, one) as second, open_house(folder, other) as third:
-            names = [house.lock["ideName"] for house in (first, second, third)]
+        async with open_bridge(folder, one) as second, open_bridge(folder, other) as third:
+            names = [rig.lock["ideName"] for rig in (first, second, third)]
             assert names == ["MemoryEditor", "MemoryEditor (poem.txt)", f"MemoryEditor ({other.pid})"]
-    async with open_house(folder) as alone:
+    async with open_bridge(folder) as alone:
         assert alone.lock["ideName"] == "MemoryEditor"
 
 
 async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Path, tmp_path: Path) -> None:
-    async with open_house(folder) as house:
-        before = house.lock
+    async with open_bridge(folder) as rig:
+        before = rig.lock
         assert before["workspaceFolders"] == [str(folder)]
         assert before["ideName"] == "MemoryEditor"
-        house.editor.change_folders(str(tmp_path), str(folder))
-        assert house.lock == {**before, "workspaceFolders": [str(tmp_path), str(folder)]}
-        async with house.agent() as agent:
+        rig.editor.change_folders(str(tmp_path), str(folder))
+        assert rig.lock == {**before, "workspaceFolders": [str(tmp_path), str(folder)]}
+        async with claude(rig) as agent:
             [text] = await agent.call("getWorkspaceFolders")
             assert json.loads(text)["rootPath"] == str(tmp_path)
-        house.editor.change_folders()
-        assert house.lock["workspaceFolders"] == [str(tmp_path), str(folder)], "no folder at all is no news"
+        rig.editor.change_folders()
+        assert rig.lock["workspaceFolders"] == [str(tmp_path), str(folder)], "no folder at all is no news"
 
 
 async def test_folders_that_were_set_stay(folder: Path, tmp_path: Path) -> None:
-    async with open_house(folder, workspace=[str(tmp_path)]) as house:
-        house.editor.change_folders(str(folder))
-        assert house.lock["workspaceFolders"] == [str(tmp_path)]
+    async with open_bridge(folder, workspace=[str(tmp_path)]) as rig:
+        rig.editor.change_folders(str(folder))
+        assert rig.lock["workspaceFolders"] == [str(tmp_path)]
 
 
 async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folder: Path) -> None:
-    async with open_house(folder) as house, house.agent() as one, house.agent() as two:
-        house.editor.select(str(folder / "poem.txt"), cursor(0, 3))
+    async with open_bridge(folder) as rig, claude(rig) as one, claude(rig) as two:
+        rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
         for agent in (one, two):
             assert (await agent.notice("selection_changed"))["text"] == "one"
-        house.editor.select(str(folder / ".env"), cursor(0, 5))
-        house.editor.select(str(folder / "poem.txt"), cursor(1, 3))
+        rig.editor.select(str(folder / ".env"), cursor(0, 5))
+        rig.editor.select(str(folder / "poem.txt"), cursor(1, 3))
         for agent in (one, two):
             assert (await agent.notice("selection_changed"))["text"] == "two"
             assert agent.notices == []
@@ -156,7 +125,7 @@ async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folde
 async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
-    async with open_house(folder, editor) as house, house.agent() as agent:
+    async with open_bridge(folder, editor) as rig, claude(rig) as agent:
         assert (await agent.notice("selection_changed"))["filePath"] == str(folder / "poem.txt")
         [text] = await agent.call("getLatestSelection")
         assert json.loads(text)["success"] is True
@@ -165,16 +134,16 @@ async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(fol
 async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / ".env"))
-    async with open_house(folder, editor) as house, house.agent() as agent:
+    async with open_bridge(folder, editor) as rig, claude(rig) as agent:
         [text] = await agent.call("getLatestSelection")
         assert json.loads(text)["success"] is False
         assert agent.notices == []
 
 
 async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_still_goes(folder: Path) -> None:
-    async with open_house(folder, context=False) as house, house.agent() as agent:
-        house.editor.select(str(folder / "poem.txt"), cursor(0, 3))
-        house.editor.mention(str(folder / "poem.txt"), (0, 1))
+    async with open_bridge(folder, context=False) as rig, claude(rig) as agent:
+        rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
+        rig.editor.mention(str(folder / "poem.txt"), (0, 1))
         assert await agent.notice("at_mentioned") == {
             "filePath": str(folder / "poem.txt"),
             "lineStart": 0,
@@ -184,27 +153,27 @@ async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_
 
 
 async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_told(folder: Path) -> None:
-    async with open_house(folder) as house:
-        house.editor.mention(str(folder / "poem.txt"))
-        await until(lambda: house.editor.told)
-        [(message, level)] = house.editor.told
+    async with open_bridge(folder) as rig:
+        rig.editor.mention(str(folder / "poem.txt"))
+        await until(lambda: rig.editor.told)
+        [(message, level)] = rig.editor.told
         assert "is not connected yet" in message
         assert level == "warn"
-        async with house.agent() as agent:
+        async with claude(rig) as agent:
             assert await agent.notice("at_mentioned") == {"filePath": str(folder / "poem.txt")}
 
 
 async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
-    async with open_house(folder) as house:
-        await until(lambda: [state.agents for state in house.editor.announced] == [()])
-        async with house.agent(), house.agent():
-            await until(lambda: house.editor.announced[-1].agents == ("Claude Code", "Claude Code"))
-        await until(lambda: house.editor.announced[-1].agents == ())
-        numbers = [len(state.agents) for state in house.editor.announced]
+    async with open_bridge(folder) as rig:
+        await until(lambda: [state.agents for state in rig.editor.announced] == [()])
+        async with claude(rig), claude(rig):
+            await until(lambda: rig.editor.announced[-1].agents == ("Claude Code", "Claude Code"))
+        await until(lambda: rig.editor.announced[-1].agents == ())
+        numbers = [len(state.agents) for state in rig.editor.announced]
         assert [number for number, _ in groupby(numbers)] == [0, 1, 2, 1, 0], "in order"
-        assert (1,) in [state.pids for state in house.editor.announced], "as the agent itself says"
-        state = house.editor.announced[0]
-        assert (state.port, state.token) == (house.launched.port, house.launched.token)
+        assert (1,) in [state.pids for state in rig.editor.announced], "as the agent itself says"
+        state = rig.editor.announced[0]
+        assert (state.port, state.token) == (rig.launched.port, rig.launched.token)
 
 
 class Slow(MemoryEditor):
@@ -222,11 +191,11 @@ class Slow(MemoryEditor):
 async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
     """A state in between is left out, except that each agent that connected or left is reported."""
     editor = Slow(folder)
-    async with open_house(folder, editor) as house:
-        async with house.agent():
+    async with open_bridge(folder, editor) as rig:
+        async with claude(rig):
             pass
-        await until(lambda: not house.bridge.agents)
-        async with house.agent():
+        await until(lambda: not rig.bridge.agents)
+        async with claude(rig):
             editor.free.set()
             await until(lambda: len(editor.announced) == 4)
             told = [(len(state.agents), len(state.pids)) for state in editor.announced]
@@ -235,67 +204,67 @@ async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
 
 async def test_an_editor_that_never_answers_does_not_hold_up_the_end(folder: Path) -> None:
     tasks = asyncio.all_tasks()
-    async with open_house(folder, Slow(folder)) as house, house.agent():
+    async with open_bridge(folder, Slow(folder)) as rig, claude(rig):
         pass
     assert {task.get_name() for task in asyncio.all_tasks() - tasks} & {"announcing the agents"} == set()
 
 
 async def test_the_end_of_the_bridge_is_not_reported_as_an_agents(folder: Path) -> None:
-    async with open_house(folder) as house:
-        async with house.agent():
-            await until(lambda: house.editor.announced[-1].pids)
-            before = list(house.editor.announced)
-            house.stop.set()
-        await until(lambda: not house.bridge.agents)
-        assert house.editor.announced == before
+    async with open_bridge(folder) as rig:
+        async with claude(rig):
+            await until(lambda: rig.editor.announced[-1].pids)
+            before = list(rig.editor.announced)
+            rig.stop.set()
+        await until(lambda: not rig.bridge.agents)
+        assert rig.editor.announced == before
 
 
 async def test_a_proposal_goes_to_the_editor_and_its_decision_back(folder: Path) -> None:
     path = str(folder / "poem.txt")
-    async with open_house(folder) as house, house.agent() as agent:
+    async with open_bridge(folder) as rig, claude(rig) as agent:
         call = agent.call(
             "openDiff", old_file_path=path, new_file_path=path, new_file_contents="ONE\ntwo\n", tab_name="t"
         )
         answer = asyncio.create_task(call)
-        await until(lambda: house.editor.shown)
-        house.editor.decide(next(iter(house.editor.shown)), Accepted("ONE\ntwo\n"))
+        await until(lambda: rig.editor.shown)
+        rig.editor.decide(next(iter(rig.editor.shown)), Accepted("ONE\ntwo\n"))
         assert await answer == ["FILE_SAVED", "ONE\ntwo\n"]
 
 
 async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
-    async with open_house(folder) as house:
-        house.editor.leave()
+    async with open_bridge(folder) as rig:
+        rig.editor.leave()
         async with asyncio.timeout(PATIENCE):
-            await house.stop.wait()
+            await rig.stop.wait()
 
 
 async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(folder: Path, tmp_path: Path) -> None:
-    async with open_house(folder) as house, house.agent() as agent:
-        path = Path(house.launched.files["lock_file"].path)
+    async with open_bridge(folder) as rig, claude(rig) as agent:
+        path = Path(rig.launched.files["lock_file"].path)
         path.unlink()
         path.mkdir()
-        house.editor.change_folders(str(tmp_path))
-        await until(lambda: house.editor.told)
-        assert "can't be written" in house.editor.told[0][0]
+        rig.editor.change_folders(str(tmp_path))
+        await until(lambda: rig.editor.told)
+        assert "can't be written" in rig.editor.told[0][0]
         [text] = await agent.call("getWorkspaceFolders")
         assert json.loads(text)["rootPath"] == str(tmp_path)
         path.rmdir()
 
 
 async def test_an_editor_that_hangs_when_it_is_told_things_harms_nobody(folder: Path) -> None:
-    async with open_house(folder) as house:
-        house.editor.hung = True
-        house.editor.mention(str(folder / "poem.txt"))
-        async with house.agent() as agent:
+    async with open_bridge(folder) as rig:
+        rig.editor.hung = True
+        rig.editor.mention(str(folder / "poem.txt"))
+        async with claude(rig) as agent:
             assert await agent.notice("at_mentioned")
-        house.editor.hung = False
-        async with house.agent():
-            await until(lambda: house.editor.announced[-1].agents == ("Claude Code",))
+        rig.editor.hung = False
+        async with claude(rig):
+            await until(lambda: rig.editor.announced[-1].agents == ("Claude Code",))
 
 
 async def test_it_opens_and_closes_often_and_leaves_nothing(folder: Path) -> None:
-    """What stays open or running is found by the test's own house-keeping."""
+    """What stays open or running is found by the test's own rig-keeping."""
     for _ in range(25):
-        async with open_house(folder) as house, house.agent() as agent:
+        async with open_bridge(folder) as rig, claude(rig) as agent:
             await agent.call("getOpenEditors")
-        assert not Path(house.launched.files["lock_file"].path).exists()
+        assert not Path(rig.launched.files["lock_file"].path).exists()

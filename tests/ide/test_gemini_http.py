@@ -13,18 +13,19 @@ import pytest
 from drawbridge.editors.port import Accepted
 from drawbridge.ide import gemini, gemini_http
 from drawbridge.protocols.http import MESSAGE_LIMIT
-from tests.ide.gemini_rig import VERSION, Cli, Connection, House, connected, open_house
+from tests.ide.bridge_rig import BridgeRig
+from tests.ide.gemini_rig import VERSION, Cli, Connection, connected, open_gemini_bridge
 from tests.waiting import until
 
 
 @pytest.fixture
-def stranger(house: House) -> Cli:
-    return Cli(house.port, house.token)
+def stranger(rig: BridgeRig) -> Cli:
+    return Cli(rig.port, rig.token)
 
 
 @pytest.fixture
-async def cli(house: House) -> Cli:
-    return await Cli(house.port, house.token).greet()
+async def cli(rig: BridgeRig) -> Cli:
+    return await Cli(rig.port, rig.token).greet()
 
 
 @pytest.fixture
@@ -35,8 +36,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.05)
 
 
-def sessions(house: House) -> int:
-    return len(house.bridge.gemini._sessions)
+def sessions(rig: BridgeRig) -> int:
+    return len(rig.bridge.gemini._sessions)
 
 
 # who is let in
@@ -66,24 +67,24 @@ def sessions(house: House) -> int:
         ({"accept": None}, 406),
     ],
 )
-async def test_the_checks_in_their_order(house: House, cli: Cli, headers: dict[str, str | None], status: int) -> None:
+async def test_the_checks_in_their_order(rig: BridgeRig, cli: Cli, headers: dict[str, str | None], status: int) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": DIFF})
     assert (await cli.post(body.encode(), **headers)).status == status
-    assert house.editor.shown == {}
-    assert sessions(house) == 1
+    assert rig.editor.shown == {}
+    assert sessions(rig) == 1
 
 
 DIFF = {"name": "openDiff", "arguments": {"filePath": "poem.txt", "newContent": "ONE\n"}}
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_stream_and_a_farewell_need_their_session_too(house: House, cli: Cli, method: str) -> None:
+async def test_a_stream_and_a_farewell_need_their_session_too(rig: BridgeRig, cli: Cli, method: str) -> None:
     for changed, status in (({"mcp_session_id": None}, 400), ({"mcp_session_id": "nobody's"}, 404)):
-        async with Connection(house.port) as connection:
+        async with Connection(rig.port) as connection:
             answer = await connection.ask(method, "/mcp", cli.headers(**changed))
             assert answer.status == status
             assert answer.json["id"] is None
-    assert sessions(house) == 1
+    assert sessions(rig) == 1
 
 
 async def test_a_stream_must_be_asked_for_as_one(cli: Cli) -> None:
@@ -91,31 +92,31 @@ async def test_a_stream_must_be_asked_for_as_one(cli: Cli) -> None:
 
 
 async def test_one_more_name_for_this_machine_is_let_in_once_it_is_set(folder: Path) -> None:
-    async with open_house(folder, host=["Host.Docker.Internal"]) as house:
-        cli = Cli(house.port, house.token)
-        answer = await cli.get("/health", host=f"host.docker.internal:{house.port}")
+    async with open_gemini_bridge(folder, host=["Host.Docker.Internal"]) as rig:
+        cli = Cli(rig.port, rig.token)
+        answer = await cli.get("/health", host=f"host.docker.internal:{rig.port}")
         assert answer.status == 200
         assert (await cli.get("/health", host="host.docker.internal.evil.example")).status == 403
 
 
-async def test_health_needs_no_token_and_tells_no_secret(house: House, stranger: Cli) -> None:
+async def test_health_needs_no_token_and_tells_no_secret(rig: BridgeRig, stranger: Cli) -> None:
     answer = await stranger.get("/health", authorization=None)
     assert (answer.status, answer.json) == (200, {"status": "ok"})
     assert (await stranger.get("/health", authorization=None, origin="http://localhost")).status == 403
     assert (await stranger.get("/health", authorization=None, host="evil.example")).status == 403
 
 
-async def test_what_does_not_exist_is_said_to_friends_only(house: House, stranger: Cli) -> None:
+async def test_what_does_not_exist_is_said_to_friends_only(rig: BridgeRig, stranger: Cli) -> None:
     assert (await stranger.get("/no/such", authorization=None)).status == 401
     assert (await stranger.get("/no/such")).status == 404
-    async with Connection(house.port) as connection:
+    async with Connection(rig.port) as connection:
         answer = await connection.ask("PUT", "/mcp", stranger.headers(content_length="0"))
     assert (answer.status, answer.headers["allow"]) == (405, "POST, GET, DELETE")
 
 
 async def test_where_only_claude_is_served_there_is_nothing_behind_the_gate(folder: Path) -> None:
-    async with open_house(folder, agent=["claude"]) as house:
-        cli = Cli(house.port, house.token)
+    async with open_gemini_bridge(folder, agent=["claude"]) as rig:
+        cli = Cli(rig.port, rig.token)
         assert (await cli.say(id=1, method="initialize")).status == 404
         assert (await cli.post(b"{}", authorization=None)).status == 401
 
@@ -123,7 +124,7 @@ async def test_where_only_claude_is_served_there_is_nothing_behind_the_gate(fold
 # messages
 
 
-async def test_the_greeting_names_the_session_and_speaks_the_clients_version(house: House, stranger: Cli) -> None:
+async def test_the_greeting_names_the_session_and_speaks_the_clients_version(rig: BridgeRig, stranger: Cli) -> None:
     params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
     answer = await stranger.say(id=0, method="initialize", params=params)
     assert answer.status == 200
@@ -133,15 +134,15 @@ async def test_the_greeting_names_the_session_and_speaks_the_clients_version(hou
     assert answer.headers["mcp-session-id"].isascii()
     other = await stranger.say(id=0, method="initialize", params=params)
     assert other.headers["mcp-session-id"] != answer.headers["mcp-session-id"]
-    assert sessions(house) == 2
+    assert sessions(rig) == 2
 
 
-async def test_a_second_greeting_in_a_session_is_refused(house: House, cli: Cli) -> None:
+async def test_a_second_greeting_in_a_session_is_refused(rig: BridgeRig, cli: Cli) -> None:
     answer = await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})
     assert answer.status == 400
     cli.session = "nobody's"
     assert (await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})).status == 400
-    assert sessions(house) == 1
+    assert sessions(rig) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ async def test_a_second_greeting_in_a_session_is_refused(house: House, cli: Cli)
     ],
 )
 async def test_a_bad_message_is_answered_with_its_code(
-    house: House, cli: Cli, body: bytes, status: int, code: int
+    rig: BridgeRig, cli: Cli, body: bytes, status: int, code: int
 ) -> None:
     answer = await cli.post(body)
     assert (answer.status, answer.json["error"]["code"]) == (status, code)
@@ -180,11 +181,11 @@ async def test_a_bad_message_is_answered_with_its_code(
         ({"filePath": 5, "newContent": "x"}, "filePath"),
     ],
 )
-async def test_a_bad_argument_is_named(house: House, cli: Cli, arguments: dict[str, Any], named: str) -> None:
+async def test_a_bad_argument_is_named(rig: BridgeRig, cli: Cli, arguments: dict[str, Any], named: str) -> None:
     error = (await cli.call("openDiff", **arguments))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"{named}: ")
-    assert house.editor.shown == {}
+    assert rig.editor.shown == {}
 
 
 @pytest.mark.parametrize(
@@ -206,28 +207,28 @@ async def test_the_tools_are_those_that_the_cli_looks_for(cli: Cli) -> None:
     assert tools["closeDiff"]["properties"].keys() == {"filePath", "suppressNotification"}
 
 
-async def test_requests_follow_each_other_on_one_connection(house: House, cli: Cli) -> None:
+async def test_requests_follow_each_other_on_one_connection(rig: BridgeRig, cli: Cli) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    async with Connection(house.port) as connection:
+    async with Connection(rig.port) as connection:
         for _ in range(3):
             answer = await connection.ask("POST", "/mcp", cli.headers(content_length=str(len(body))), body)
             assert answer.status == 200
-        assert len(house.bridge.agents) == 0
+        assert len(rig.bridge.agents) == 0
 
 
-async def test_a_whole_file_of_16_mb_is_proposed(house: House, cli: Cli) -> None:
+async def test_a_whole_file_of_16_mb_is_proposed(rig: BridgeRig, cli: Cli) -> None:
     text = "x" * 99 + "\n"
-    await cli.open_diff(house.path(), text * 160_000)
-    [proposal] = await house.shown()
-    assert len(house.editor.shown[proposal].new_text) == 16_000_000
+    await cli.open_diff(rig.path(), text * 160_000)
+    [proposal] = await rig.shown()
+    assert len(rig.editor.shown[proposal].new_text) == 16_000_000
 
 
-async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(house: House, cli: Cli) -> None:
+async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(rig: BridgeRig, cli: Cli) -> None:
     message = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"filler":"%b"}}'
     body = message % (b"x" * (MESSAGE_LIMIT - len(message) + 2))
     assert len(body) == MESSAGE_LIMIT
     assert (await cli.post(body)).json["result"] == {}
-    async with Connection(house.port) as connection:
+    async with Connection(rig.port) as connection:
         head = cli.headers(content_length=str(MESSAGE_LIMIT + 1))
         connection.writer.write(
             b"POST /mcp HTTP/1.1\r\n"
@@ -243,92 +244,92 @@ async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(house: House, c
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(house: House) -> None:
-    async with connected(house) as (cli, _):
-        await cli.open_diff(house.path(), "ONE\n")
-        await house.shown()
-        await until(lambda: house.editor.announced[-1].agents == ("Gemini CLI",))
-    await until(lambda: sessions(house) == 0, "the end of the session")
-    await until(lambda: house.editor.shown == {}, "the end of its proposal")
-    await until(lambda: house.editor.announced[-1].agents == ())
-    assert Path(house.path()).read_text() == "one\ntwo\n"
+async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(rig: BridgeRig) -> None:
+    async with connected(rig) as (cli, _):
+        await cli.open_diff(rig.path(), "ONE\n")
+        await rig.shown()
+        await until(lambda: rig.editor.announced[-1].agents == ("Gemini CLI",))
+    await until(lambda: sessions(rig) == 0, "the end of the session")
+    await until(lambda: rig.editor.shown == {}, "the end of its proposal")
+    await until(lambda: rig.editor.announced[-1].agents == ())
+    assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
 async def test_a_session_that_never_listened_lives_on_as_long_as_it_speaks(
-    house: House, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    rig: BridgeRig, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.0)
-    [session] = house.bridge.gemini._sessions.values()
+    [session] = rig.bridge.gemini._sessions.values()
     now = session.seen_at
     assert not session.is_gone(now + 599)
     assert session.is_gone(now + 601)
 
 
-async def test_a_farewell_ends_the_session_for_good(house: House) -> None:
-    async with connected(house) as (cli, stream):
-        await cli.open_diff(house.path(), "ONE\n")
-        await house.shown()
+async def test_a_farewell_ends_the_session_for_good(rig: BridgeRig) -> None:
+    async with connected(rig) as (cli, stream):
+        await cli.open_diff(rig.path(), "ONE\n")
+        await rig.shown()
         assert (await cli.delete()).status == 200
         assert await stream.message() is None, "the stream ends without a verdict"
-        await until(lambda: house.editor.shown == {})
+        await until(lambda: rig.editor.shown == {})
         assert (await cli.say(id=1, method="ping")).status == 404
         assert (await cli.get()).status == 404
-    assert sessions(house) == 0
+    assert sessions(rig) == 0
 
 
 async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(folder) as house, connected(house) as (cli, stream):
-        await cli.open_diff(house.path(), "ONE\n")
-        await house.shown()
+    async with open_gemini_bridge(folder) as rig, connected(rig) as (cli, stream):
+        await cli.open_diff(rig.path(), "ONE\n")
+        await rig.shown()
         last_id = stream.last_id
-    monkeypatch.setitem(os.environ, "DRAWBRIDGE_TOKEN", house.token)
-    async with open_house(folder) as house:
-        cli.port = house.port
-        await cli.open_diff(house.path(), "TWO\n")
-        [proposal] = await house.shown()
-        house.editor.decide(proposal, Accepted("TWO\n"))
+    monkeypatch.setitem(os.environ, "DRAWBRIDGE_TOKEN", rig.token)
+    async with open_gemini_bridge(folder) as rig:
+        cli.port = rig.port
+        await cli.open_diff(rig.path(), "TWO\n")
+        [proposal] = await rig.shown()
+        rig.editor.decide(proposal, Accepted("TWO\n"))
         async with await cli.listen(last_event_id=last_id) as stream:
             assert (await stream.hear("ide/diffAccepted"))["content"] == "TWO\n"
             assert await stream.files() == []
-            await until(lambda: house.editor.announced[-1].agents == ("Gemini CLI",))
+            await until(lambda: rig.editor.announced[-1].agents == ("Gemini CLI",))
 
 
 async def test_a_bridge_with_another_token_knows_nobody(folder: Path) -> None:
-    async with open_house(folder) as house:
-        cli = await Cli(house.port, house.token).greet()
-    async with open_house(folder) as house:
-        cli.port, cli.token = house.port, house.token
+    async with open_gemini_bridge(folder) as rig:
+        cli = await Cli(rig.port, rig.token).greet()
+    async with open_gemini_bridge(folder) as rig:
+        cli.port, cli.token = rig.port, rig.token
         assert (await cli.get()).status == 404
         assert (await cli.say(id=1, method="ping")).status == 404
-        assert sessions(house) == 0
+        assert sessions(rig) == 0
 
 
 async def test_when_all_places_are_taken_the_one_not_heard_of_for_longest_goes(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 3)
-    async with connected(house) as (listening, _):
-        silent = [await Cli(house.port, house.token).greet() for _ in range(2)]
+    async with connected(rig) as (listening, _):
+        silent = [await Cli(rig.port, rig.token).greet() for _ in range(2)]
         await silent[0].say(id=1, method="ping")
-        await Cli(house.port, house.token).greet()
-        assert sessions(house) == 3
-        assert {listening.session, silent[0].session} < house.bridge.gemini._sessions.keys()
-        assert silent[1].session not in house.bridge.gemini._sessions
+        await Cli(rig.port, rig.token).greet()
+        assert sessions(rig) == 3
+        assert {listening.session, silent[0].session} < rig.bridge.gemini._sessions.keys()
+        assert silent[1].session not in rig.bridge.gemini._sessions
 
 
 async def test_when_all_places_are_taken_by_listeners_the_next_one_is_refused(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 1)
-    async with connected(house) as (cli, _):
-        assert (await Cli(house.port, house.token).say(id=1, method="initialize")).status == 503
+    async with connected(rig) as (cli, _):
+        assert (await Cli(rig.port, rig.token).say(id=1, method="initialize")).status == 503
         assert (await cli.say(id=1, method="ping")).status == 200
 
 
 async def test_a_fault_of_ours_is_answered_and_logged(
-    house: House, cli: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    rig: BridgeRig, cli: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a fault of ours")

@@ -16,24 +16,25 @@ from drawbridge.ide.gemini_stream import EventStream
 from drawbridge.protocols.http import Fields
 from drawbridge.transport.http_server import HIGH_WATER
 from tests.editors.memory import MemoryEditor
-from tests.ide.gemini_rig import Cli, House, Stream, connected, open_house
+from tests.ide.bridge_rig import BridgeRig
+from tests.ide.gemini_rig import Cli, Stream, connected, open_gemini_bridge
 from tests.waiting import until
 
 
 @pytest.fixture
-async def cli(house: House) -> Cli:
-    return await Cli(house.port, house.token).greet()
+async def cli(rig: BridgeRig) -> Cli:
+    return await Cli(rig.port, rig.token).greet()
 
 
-def select(house: House, name: str, line: int = 0, end: int = 0) -> None:
-    house.editor.select(house.path(name), Range(Position(line, 0), Position(line, end)))
+def select(rig: BridgeRig, name: str, line: int = 0, end: int = 0) -> None:
+    rig.editor.select(rig.path(name), Range(Position(line, 0), Position(line, end)))
 
 
-async def decide(house: House, cli: Cli, text: str, name: str = "poem.txt") -> None:
+async def decide(rig: BridgeRig, cli: Cli, text: str, name: str = "poem.txt") -> None:
     """Propose, and accept it."""
-    await cli.open_diff(house.path(name), text)
-    [proposal] = await house.shown()
-    house.editor.decide(proposal, Accepted(text))
+    await cli.open_diff(rig.path(name), text)
+    [proposal] = await rig.shown()
+    rig.editor.decide(proposal, Accepted(text))
 
 
 # the workspace
@@ -42,8 +43,8 @@ async def decide(house: House, cli: Cli, text: str, name: str = "poem.txt") -> N
 async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
-    async with open_house(folder, editor) as house:
-        cli = await Cli(house.port, house.token).greet()
+    async with open_gemini_bridge(folder, editor) as rig:
+        cli = await Cli(rig.port, rig.token).greet()
         async with await cli.listen() as stream:
             [file] = await stream.files()
     assert file["path"] == str(folder / "poem.txt")
@@ -55,101 +56,101 @@ async def test_where_nothing_is_open_that_is_told(cli: Cli) -> None:
         assert await stream.hear("ide/contextUpdate") == {"workspaceState": {"openFiles": []}}
 
 
-async def test_each_move_is_told_and_the_file_in_front_comes_first(house: House) -> None:
-    async with connected(house) as (_, stream):
-        select(house, "poem.txt", 1, 3)
+async def test_each_move_is_told_and_the_file_in_front_comes_first(rig: BridgeRig) -> None:
+    async with connected(rig) as (_, stream):
+        select(rig, "poem.txt", 1, 3)
         [poem] = await stream.files()
         assert (poem["cursor"], poem["selectedText"]) == ({"line": 2, "character": 4}, "two")
-        select(house, "song.txt")
+        select(rig, "song.txt")
         song, poem = await stream.files()
         assert song["isActive"] is True
         assert poem.keys() == {"path", "timestamp"}
 
 
-async def test_the_same_is_not_told_twice(house: House) -> None:
-    async with connected(house) as (_, stream):
+async def test_the_same_is_not_told_twice(rig: BridgeRig) -> None:
+    async with connected(rig) as (_, stream):
         for _ in range(3):
-            select(house, "poem.txt", 0, 3)
-            await house.settled()
-        select(house, "poem.txt", 1, 3)
+            select(rig, "poem.txt", 0, 3)
+            await rig.settled()
+        select(rig, "poem.txt", 1, 3)
         assert [(await stream.files())[0]["selectedText"] for _ in range(2)] == ["one", "two"]
 
 
-async def test_secrets_and_what_is_not_on_disk_are_never_told(house: House) -> None:
-    async with connected(house) as (_, stream):
+async def test_secrets_and_what_is_not_on_disk_are_never_told(rig: BridgeRig) -> None:
+    async with connected(rig) as (_, stream):
         for name in (".env", "poem.txt", ".env", "new.txt", "song.txt"):
-            select(house, name)
-            await house.settled()
+            select(rig, name)
+            await rig.settled()
         last: list[Any] = []
-        while not last or last[0]["path"] != house.path("song.txt"):
+        while not last or last[0]["path"] != rig.path("song.txt"):
             last = await stream.files()
             assert not [file for file in last if file["path"].endswith((".env", "new.txt"))]
-        assert [file["path"] for file in last] == [house.path("song.txt"), house.path("poem.txt")]
+        assert [file["path"] for file in last] == [rig.path("song.txt"), rig.path("poem.txt")]
 
 
 async def test_without_context_nothing_is_told_and_proposals_are_still_decided(folder: Path) -> None:
-    async with open_house(folder, context=False) as house:
-        cli = await Cli(house.port, house.token).greet()
+    async with open_gemini_bridge(folder, context=False) as rig:
+        cli = await Cli(rig.port, rig.token).greet()
         async with await cli.listen() as stream:
             assert await stream.files() == []
-            select(house, "poem.txt", 0, 3)
-            await decide(house, cli, "ONE\n")
+            select(rig, "poem.txt", 0, 3)
+            await decide(rig, cli, "ONE\n")
             message = await stream.message()
             assert message["method"] == "ide/diffAccepted"
 
 
-async def test_every_session_is_told_of_the_workspace(house: House) -> None:
-    async with connected(house) as (_, one), connected(house) as (_, two):
-        select(house, "poem.txt", 0, 3)
+async def test_every_session_is_told_of_the_workspace(rig: BridgeRig) -> None:
+    async with connected(rig) as (_, one), connected(rig) as (_, two):
+        select(rig, "poem.txt", 0, 3)
         for stream in (one, two):
             assert (await stream.files())[0]["selectedText"] == "one"
 
 
-async def test_an_editor_that_can_not_say_what_is_open_harms_nobody(house: House) -> None:
-    async with connected(house) as (cli, stream):
-        house.editor.hung = True
-        select(house, "poem.txt", 0, 3)
-        await house.settled()
+async def test_an_editor_that_can_not_say_what_is_open_harms_nobody(rig: BridgeRig) -> None:
+    async with connected(rig) as (cli, stream):
+        rig.editor.hung = True
+        select(rig, "poem.txt", 0, 3)
+        await rig.settled()
         assert (await cli.say(id=1, method="ping")).status == 200
-        house.editor.hung = False
-        select(house, "poem.txt", 1, 3)
+        rig.editor.hung = False
+        select(rig, "poem.txt", 1, 3)
         assert (await stream.files())[0]["selectedText"] == "two"
 
 
 # the stream
 
 
-async def test_a_silent_stream_is_kept_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_stream_is_kept_alive(rig: BridgeRig, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gemini_http.KEEP_ALIVE_SECONDS + gemini_http.HOUSEKEEPING_SECONDS <= 30
     monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.02)
-    async with connected(house) as (cli, stream), await cli.listen("/events") as watcher:
+    async with connected(rig) as (cli, stream), await cli.listen("/events") as watcher:
         for each in (stream, watcher):
             await each.comment()
             await each.comment()
-        select(house, "poem.txt", 0, 3)
+        select(rig, "poem.txt", 0, 3)
         assert (await stream.files())[0]["selectedText"] == "one"
 
 
-async def test_a_second_stream_replaces_the_first(house: House) -> None:
-    async with connected(house) as (cli, first), await cli.listen() as second:
+async def test_a_second_stream_replaces_the_first(rig: BridgeRig) -> None:
+    async with connected(rig) as (cli, first), await cli.listen() as second:
         assert await second.files() == []
         assert await first.message() is None, "the first one is ended in good order"
-        await decide(house, cli, "ONE\n")
+        await decide(rig, cli, "ONE\n")
         assert await second.hear("ide/diffAccepted")
-        assert len(house.bridge.gemini._sessions) == 1
+        assert len(rig.bridge.gemini._sessions) == 1
 
 
-async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(house: House) -> None:
-    async with connected(house) as (cli, stream):
-        await decide(house, cli, "ONE\n")
+async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(rig: BridgeRig) -> None:
+    async with connected(rig) as (cli, stream):
+        await decide(rig, cli, "ONE\n")
         await stream.hear("ide/diffAccepted")
         last_id = stream.last_id
-    await until(lambda: not house.bridge.gemini.names, "the end of the stream")
-    await decide(house, cli, "SONG\n", "song.txt")
+    await until(lambda: not rig.bridge.gemini.names, "the end of the stream")
+    await decide(rig, cli, "SONG\n", "song.txt")
     async with await cli.listen(last_event_id=last_id) as stream:
         message = await stream.message()
-        assert message["params"] == {"filePath": house.path("song.txt"), "content": "SONG\n"}
+        assert message["params"] == {"filePath": rig.path("song.txt"), "content": "SONG\n"}
         assert (await stream.message())["method"] == "ide/contextUpdate"
         last_id = stream.last_id
     async with await cli.listen(last_event_id=last_id) as stream:
@@ -157,28 +158,28 @@ async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(ho
 
 
 @pytest.mark.parametrize("last_id", [None, "0", "nonsense", "9" * 18, "9" * 5_000])
-async def test_who_does_not_say_what_it_has_seen_is_sent_all(house: House, cli: Cli, last_id: str | None) -> None:
-    await decide(house, cli, "ONE\n")
-    await until(lambda: not house.bridge.reviews._open)
+async def test_who_does_not_say_what_it_has_seen_is_sent_all(rig: BridgeRig, cli: Cli, last_id: str | None) -> None:
+    await decide(rig, cli, "ONE\n")
+    await until(lambda: not rig.bridge.reviews._open)
     async with await cli.listen(last_event_id=last_id) as stream:
         assert (await stream.hear("ide/diffAccepted"))["content"] == "ONE\n"
         assert await stream.files() == []
 
 
-async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(house: House, cli: Cli) -> None:
+async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(rig: BridgeRig, cli: Cli) -> None:
     """A CLI that comes back without knowing what it has seen looks a verdict up by its path alone."""
-    await decide(house, cli, "ONE\n")
-    await until(lambda: not house.bridge.reviews._open)
-    Path(house.path()).write_text("ONE\n")
-    await cli.open_diff(house.path(), "TWO\n")
-    await house.shown()
+    await decide(rig, cli, "ONE\n")
+    await until(lambda: not rig.bridge.reviews._open)
+    Path(rig.path()).write_text("ONE\n")
+    await cli.open_diff(rig.path(), "TWO\n")
+    await rig.shown()
     async with await cli.listen() as stream:
         assert (await stream.message())["method"] == "ide/contextUpdate"
-        house.editor.decide((await house.shown())[0], Rejected())
+        rig.editor.decide((await rig.shown())[0], Rejected())
         assert (await stream.message())["method"] == "ide/diffRejected"
 
 
-async def test_ids_grow_from_one_life_of_the_bridge_to_the_next(house: House, cli: Cli) -> None:
+async def test_ids_grow_from_one_life_of_the_bridge_to_the_next(rig: BridgeRig, cli: Cli) -> None:
     async with await cli.listen() as stream:
         await stream.files()
         assert stream.last_id is not None
@@ -188,23 +189,23 @@ async def test_ids_grow_from_one_life_of_the_bridge_to_the_next(house: House, cl
 # /events
 
 
-async def test_events_need_no_session_and_hear_everybody(house: House) -> None:
-    watching = Cli(house.port, house.token)
-    async with await watching.listen("/events") as watcher, connected(house) as (one, _), connected(house) as (two, _):
+async def test_events_need_no_session_and_hear_everybody(rig: BridgeRig) -> None:
+    watching = Cli(rig.port, rig.token)
+    async with await watching.listen("/events") as watcher, connected(rig) as (one, _), connected(rig) as (two, _):
         assert await watcher.files() == []
-        select(house, "poem.txt", 0, 3)
+        select(rig, "poem.txt", 0, 3)
         assert (await watcher.files())[0]["selectedText"] == "one"
-        await decide(house, one, "ONE\n")
+        await decide(rig, one, "ONE\n")
         assert await watcher.message()
-        await two.open_diff(house.path("song.txt"), "SONG\n")
-        house.editor.decide((await house.shown())[0], Rejected())
-        assert await watcher.hear("ide/diffRejected") == {"filePath": house.path("song.txt")}
-        assert len(house.bridge.agents) == 2, "a watcher is no agent"
-    await until(lambda: not house.bridge.gemini.names)
+        await two.open_diff(rig.path("song.txt"), "SONG\n")
+        rig.editor.decide((await rig.shown())[0], Rejected())
+        assert await watcher.hear("ide/diffRejected") == {"filePath": rig.path("song.txt")}
+        assert len(rig.bridge.agents) == 2, "a watcher is no agent"
+    await until(lambda: not rig.bridge.gemini.names)
 
 
-async def test_events_are_for_those_with_the_token(house: House) -> None:
-    assert (await Cli(house.port, "wrong").get("/events")).status == 401
+async def test_events_are_for_those_with_the_token(rig: BridgeRig) -> None:
+    assert (await Cli(rig.port, "wrong").get("/events")).status == 401
 
 
 # slow readers
@@ -224,35 +225,35 @@ def reading(stream: Stream) -> asyncio.ReadTransport:
     return transport
 
 
-def waiting(house: House) -> int:
+def waiting(rig: BridgeRig) -> int:
     """Bytes that wait in the transports of all streams."""
-    readers = [stream._reader for stream in house.bridge.gemini._streams()]
+    readers = [stream._reader for stream in rig.bridge.gemini._streams()]
     return sum(reader._transport.get_write_buffer_size() for reader in readers)  # type: ignore[union-attr]
 
 
 async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_stream, "BACKLOG_BYTES", 3_000_000)
     text = ("x" * 99 + "\n") * 10_000
-    Path(house.path("wide.txt")).write_text("a" * 16_000 + "\n" + "b" * 16_000)
-    async with connected(house) as (quick, stream):
-        slow = await Cli(house.port, house.token).greet()
+    Path(rig.path("wide.txt")).write_text("a" * 16_000 + "\n" + "b" * 16_000)
+    async with connected(rig) as (quick, stream):
+        slow = await Cli(rig.port, rig.token).greet()
         async with await stuffed(slow) as stuffed_stream:
             for number in range(12):
-                await decide(house, slow, text, f"new-{number}.txt")
-                await decide(house, quick, f"{number}\n", f"quick-{number}.txt")
+                await decide(rig, slow, text, f"new-{number}.txt")
+                await decide(rig, quick, f"{number}\n", f"quick-{number}.txt")
                 async with asyncio.timeout(15):
                     assert await stream.hear("ide/diffAccepted")
             for number in range(200):
-                select(house, "wide.txt", number % 2, 16_000)
-                await house.settled()
-            assert waiting(house) < HIGH_WATER + 1_100_000
-            backlog = house.bridge.gemini._sessions[slow.session or ""].stream._backlog._kept
+                select(rig, "wide.txt", number % 2, 16_000)
+                await rig.settled()
+            assert waiting(rig) < HIGH_WATER + 1_100_000
+            backlog = rig.bridge.gemini._sessions[slow.session or ""].stream._backlog._kept
             assert sum(len(kept.data) for kept in backlog) < 3_000_000
 
             reading(stuffed_stream).resume_reading()
-            while (await stuffed_stream.hear("ide/diffAccepted"))["filePath"] != house.path("new-11.txt"):
+            while (await stuffed_stream.hear("ide/diffAccepted"))["filePath"] != rig.path("new-11.txt"):
                 pass
             last = (await stuffed_stream.files())[0]
             assert last["selectedText"] == "b" * 16_000, "what is open now, and not all that was"
@@ -301,26 +302,26 @@ def test_who_is_sent_away_is_told_to_come_back_when_the_bridge_may_be_there_agai
 
 
 async def test_open_proposals_are_rejected_before_the_streams_end(folder: Path) -> None:
-    async with open_house(folder) as house:
-        cli = await Cli(house.port, house.token).greet()
+    async with open_gemini_bridge(folder) as rig:
+        cli = await Cli(rig.port, rig.token).greet()
         stream = await cli.listen()
         watcher = await cli.listen("/events")
         for name in ("poem.txt", "song.txt"):
-            await cli.open_diff(house.path(name), "NEW\n")
-        await house.shown(2)
+            await cli.open_diff(rig.path(name), "NEW\n")
+        await rig.shown(2)
     async with stream, watcher:
         for each in (stream, watcher):
             rejected = [await each.hear("ide/diffRejected") for _ in range(2)]
-            assert [params["filePath"] for params in rejected] == [house.path("poem.txt"), house.path("song.txt")]
+            assert [params["filePath"] for params in rejected] == [rig.path("poem.txt"), rig.path("song.txt")]
             assert await each.message() is None
 
 
-async def test_streams_open_and_close_often_and_leave_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays open or running is found by the test's own house-keeping."""
+async def test_streams_open_and_close_often_and_leave_nothing(rig: BridgeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays open or running is found by the test's own rig-keeping."""
     monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.01)
     for _ in range(25):
-        async with connected(house) as (cli, _), await cli.listen("/events"):
-            await cli.open_diff(house.path(), "ONE\n")
-    await until(lambda: not house.bridge.gemini._sessions and not house.bridge.gemini._watchers)
-    await until(lambda: house.editor.shown == {})
+        async with connected(rig) as (cli, _), await cli.listen("/events"):
+            await cli.open_diff(rig.path(), "ONE\n")
+    await until(lambda: not rig.bridge.gemini._sessions and not rig.bridge.gemini._watchers)
+    await until(lambda: rig.editor.shown == {})

@@ -16,9 +16,10 @@ import pytest
 
 from drawbridge.editors.port import Accepted, Position, Range, Rejected
 from tests.editors.memory import MemoryEditor
+from tests.ide.bridge_rig import BridgeRig
 from tests.waiting import PATIENCE
 
-from .gemini_rig import Answer, Connection, House, Stream, open_house
+from .gemini_rig import Answer, Connection, Stream, open_gemini_bridge
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "gemini-ide").glob("*.jsonl"))
 FILES = {"poem.txt": "one\ntwo\nthree\nfour\n", "notes.txt": "a note\n"}
@@ -30,9 +31,9 @@ Said = dict[str, Any]
 class Person:
     """Does at the in-memory editor what the person of the transcript did, so that the bridge says ``message``."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._editor: MemoryEditor = house.editor
+    def __init__(self, rig: BridgeRig) -> None:
+        self._house = rig
+        self._editor: MemoryEditor = rig.editor
 
     async def cause(self, message: Said) -> None:
         params = message["params"]
@@ -65,8 +66,8 @@ class Person:
 class Replay:
     """Sends the CLI's requests, each on a connection of its own, and has the answers and events that came back."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, rig: BridgeRig) -> None:
+        self._house = rig
         self._answers: dict[int, asyncio.Task[Answer]] = {}
         self._streams: dict[int, Stream] = {}
         self._session = ""
@@ -123,25 +124,25 @@ class Replay:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def rig(tmp_path: Path) -> AsyncIterator[BridgeRig]:
     for name, content in FILES.items():
         (tmp_path / name).write_text(content)
-    async with open_house(tmp_path) as house:
-        yield house
+    async with open_gemini_bridge(tmp_path) as rig:
+        yield rig
 
 
 @pytest.fixture
-async def replay(house: House) -> AsyncIterator[Replay]:
-    replay = Replay(house)
+async def replay(rig: BridgeRig) -> AsyncIterator[Replay]:
+    replay = Replay(rig)
     yield replay
     await replay.close_all()
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_the_bridge_answers_as_recorded(transcript: Path, house: House, replay: Replay) -> None:
-    lines = load(transcript, house.folder)
+async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, replay: Replay) -> None:
+    lines = load(transcript, rig.folder)
     answers = {line["exchange"]: line["answer"] for line in lines if "answer" in line}
-    person = Person(house)
+    person = Person(rig)
     caused: set[int] = set()
     for at, line in enumerate(lines):
         match line:

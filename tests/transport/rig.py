@@ -1,4 +1,4 @@
-"""A door with a site behind it that remembers, and clients that can send it any bytes."""
+"""An HTTP server whose app records what it receives, and clients that can send it any bytes."""
 
 from __future__ import annotations
 
@@ -118,15 +118,15 @@ class Client:
         transport.abort()
 
 
-class House:
-    """A door with a site behind it."""
+class ServerRig:
+    """An HTTP server whose app records what it receives."""
 
     def __init__(self, terms: ServerOptions = DEFAULT_OPTIONS, tls: ssl.SSLContext | None = None) -> None:
-        self.site = HttpApp()
+        self.app = HttpApp()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
-        self.door = HttpServer(self.site, self.listener, terms, tls)
+        self.server = HttpServer(self.app, self.listener, terms, tls)
         self._clients: list[Client] = []
 
     async def client(self, source: str = "127.0.0.1") -> Client:

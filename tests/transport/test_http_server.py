@@ -14,16 +14,16 @@ from drawbridge.protocols.http import HEAD_LIMIT
 from drawbridge.transport import http_server as door_module
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
 from tests.protocols.bytes_of import close, frame, giant_frame_head, more, ping, request, text
-from tests.transport.rig import TOKEN, Client, House, handshake, plain
+from tests.transport.rig import TOKEN, Client, ServerRig, handshake, plain
 from tests.waiting import until
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = House()
-    async with house.door:
-        yield house
-        await house.leave()
+async def rig() -> AsyncIterator[ServerRig]:
+    rig = ServerRig()
+    async with rig.server:
+        yield rig
+        await rig.leave()
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 # who is let in
 
 
-async def test_a_real_client_talks_and_leaves(house: House) -> None:
-    async with house.dial() as client:
+async def test_a_real_client_talks_and_leaves(rig: ServerRig) -> None:
+    async with rig.dial() as client:
         await client.send("hello")
         assert await client.recv() == "hello"
-    await until(lambda: house.site.peers[0].ends == [1000])
-    await until(lambda: not house.door.connections)
+    await until(lambda: rig.app.peers[0].ends == [1000])
+    await until(lambda: not rig.server.connections)
 
 
-async def test_a_handshake_in_single_bytes_is_one(house: House) -> None:
-    client = await house.client()
+async def test_a_handshake_in_single_bytes_is_one(rig: ServerRig) -> None:
+    client = await rig.client()
     for byte in handshake():
         client.send(bytes([byte]))
         await client.writer.drain()
@@ -63,9 +63,9 @@ async def test_a_handshake_in_single_bytes_is_one(house: House) -> None:
     ],
 )
 async def test_a_subprotocol_is_confirmed_only_when_it_was_offered(
-    house: House, offered: str, confirmed: bytes | None
+    rig: ServerRig, offered: str, confirmed: bytes | None
 ) -> None:
-    client = await house.raw(handshake(Sec_WebSocket_Protocol=offered))
+    client = await rig.raw(handshake(Sec_WebSocket_Protocol=offered))
     sent = await client.head()
     assert (confirmed in sent) if confirmed else (b"Sec-WebSocket-Protocol" not in sent)
 
@@ -91,58 +91,58 @@ async def test_a_subprotocol_is_confirmed_only_when_it_was_offered(
     ],
 )
 async def test_who_may_not_enter_is_told_why_and_nothing_is_opened(
-    house: House, headers: dict[str, Any], status: int
+    rig: ServerRig, headers: dict[str, Any], status: int
 ) -> None:
     """The gate before the protocol, and a web page before a wrong name before a wrong token."""
-    client = await house.raw(request({"x-token": TOKEN, **headers}, body=text("ignored")))
+    client = await rig.raw(request({"x-token": TOKEN, **headers}, body=text("ignored")))
     assert await client.status() == status
-    assert house.site.peers == []
-    await until(lambda: not house.door.connections)
+    assert rig.app.peers == []
+    await until(lambda: not rig.server.connections)
 
 
 @pytest.mark.parametrize("body", [b"{not json", bytes(1_000), b"x" * 200_000])
-async def test_a_strangers_body_is_never_read(house: House, body: bytes) -> None:
-    client = await house.raw(plain("/echo", body).replace(TOKEN.encode(), b"wrong"))
+async def test_a_strangers_body_is_never_read(rig: ServerRig, body: bytes) -> None:
+    client = await rig.raw(plain("/echo", body).replace(TOKEN.encode(), b"wrong"))
     assert (await client.head()).startswith(b"HTTP/1.1 401 ")
-    assert house.site.exchanges == []
+    assert rig.app.exchanges == []
 
 
-async def test_what_is_sent_right_behind_the_handshake_is_heard(house: House) -> None:
-    client = await house.raw(handshake() + text("one") + text("two"))
+async def test_what_is_sent_right_behind_the_handshake_is_heard(rig: ServerRig) -> None:
+    client = await rig.raw(handshake() + text("one") + text("two"))
     await client.head()
     assert [await client.hear_text(), await client.hear_text()] == ["one", "two"]
 
 
-async def test_a_head_that_is_too_long_is_refused(house: House) -> None:
-    client = await house.raw(request({"x-token": TOKEN, "X-Filler": "x" * HEAD_LIMIT}))
+async def test_a_head_that_is_too_long_is_refused(rig: ServerRig) -> None:
+    client = await rig.raw(request({"x-token": TOKEN, "X-Filler": "x" * HEAD_LIMIT}))
     assert (await client.head()).startswith(b"HTTP/1.1 431 ")
-    assert house.site.asked == 0
+    assert rig.app.asked == 0
 
 
 @pytest.mark.usefixtures("short_times")
 @pytest.mark.parametrize("sent", [b"", b"GET", handshake()[:-1], b"\r\n"])
-async def test_who_does_not_finish_its_head_is_cut_off(house: House, sent: bytes) -> None:
-    client = await house.raw(sent)
+async def test_who_does_not_finish_its_head_is_cut_off(rig: ServerRig, sent: bytes) -> None:
+    client = await rig.raw(sent)
     await client.rest()
-    await until(lambda: not house.door.connections)
-    assert house.site.peers == []
+    await until(lambda: not rig.server.connections)
+    assert rig.app.peers == []
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_dripping_bytes_buys_no_time(house: House) -> None:
-    client = await house.client()
+async def test_dripping_bytes_buys_no_time(rig: ServerRig) -> None:
+    client = await rig.client()
     with contextlib.suppress(ConnectionError):
         for byte in handshake():
             client.send(bytes([byte]))
             await client.writer.drain()
             await asyncio.sleep(0.01)
     await client.rest()
-    assert house.site.asked == 0
+    assert rig.app.asked == 0
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_an_open_websocket_is_not_timed(house: House) -> None:
-    client = await house.websocket()
+async def test_an_open_websocket_is_not_timed(rig: ServerRig) -> None:
+    client = await rig.websocket()
     await asyncio.sleep(0.25)
     client.send(text("still there"))
     assert await client.hear_text() == "still there"
@@ -151,99 +151,99 @@ async def test_an_open_websocket_is_not_timed(house: House) -> None:
 # how many
 
 
-async def test_strangers_never_keep_others_out(house: House) -> None:
-    house.door.options = ServerOptions(connections=4)
-    friend = await house.websocket()
-    strangers = [await house.raw(b"GET / HT") for _ in range(20)]
-    await until(lambda: len(house.door.connections) == 4)
-    newcomer = await house.websocket()
+async def test_strangers_never_keep_others_out(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=4)
+    friend = await rig.websocket()
+    strangers = [await rig.raw(b"GET / HT") for _ in range(20)]
+    await until(lambda: len(rig.server.connections) == 4)
+    newcomer = await rig.websocket()
     for client in (friend, newcomer):
         client.send(text("hello"))
         assert await client.hear_text() == "hello"
     await strangers[0].rest()
-    assert len(house.door.connections) <= 4
+    assert len(rig.server.connections) <= 4
 
 
-async def test_who_was_answered_and_lingers_gives_way_too(house: House) -> None:
-    house.door.options = ServerOptions(connections=3)
-    busy = await house.raw(plain("/later"))
-    await until(lambda: house.site.exchanges)
+async def test_who_was_answered_and_lingers_gives_way_too(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=3)
+    busy = await rig.raw(plain("/later"))
+    await until(lambda: rig.app.exchanges)
     for _ in range(5):
-        lingering = await house.raw(plain("/echo", b"x"))
+        lingering = await rig.raw(plain("/echo", b"x"))
         assert (await lingering.head()).startswith(b"HTTP/1.1 200 ")
-    await house.websocket()
-    house.site.exchanges[0].answer(200, b"at last")
+    await rig.websocket()
+    rig.app.exchanges[0].answer(200, b"at last")
     assert (await busy.head()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(house: House) -> None:
-    house.door.options = ServerOptions(connections=2)
-    friends = [await house.websocket() for _ in range(2)]
-    refused = await house.raw(handshake())
+async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=2)
+    friends = [await rig.websocket() for _ in range(2)]
+    refused = await rig.raw(handshake())
     assert await refused.rest() == b""
     for friend in friends:
         friend.send(text("hello"))
         assert await friend.hear_text() == "hello"
     friends[0].cut()
-    await until(lambda: len(house.door.connections) == 1)
-    await house.websocket()
+    await until(lambda: len(rig.server.connections) == 1)
+    await rig.websocket()
 
 
-async def test_a_half_sent_body_gives_way(house: House) -> None:
-    house.door.options = ServerOptions(connections=4)
-    halves = [await house.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
-    await until(lambda: house.site.asked == 20)
-    newcomer = await house.websocket()
+async def test_a_half_sent_body_gives_way(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=4)
+    halves = [await rig.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
+    await until(lambda: rig.app.asked == 20)
+    newcomer = await rig.websocket()
     newcomer.send(text("hello"))
     assert await newcomer.hear_text() == "hello"
     await halves[0].rest()
-    assert len(house.door.connections) <= 4
+    assert len(rig.server.connections) <= 4
 
 
-async def test_strangers_give_way_before_a_half_sent_body(house: House) -> None:
-    house.door.options = ServerOptions(connections=4)
-    uploading = await house.raw(plain("/echo", b"half")[:-2])
-    await until(lambda: house.site.asked)
+async def test_strangers_give_way_before_a_half_sent_body(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=4)
+    uploading = await rig.raw(plain("/echo", b"half")[:-2])
+    await until(lambda: rig.app.asked)
     for _ in range(20):
-        await house.raw(b"GET / HT")
+        await rig.raw(b"GET / HT")
     uploading.send(b"lf")
     assert (await uploading.head()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_crowd_at_one_address_cuts_off_its_own(house: House) -> None:
-    house.door.options = ServerOptions(connections=4)
-    first = await house.raw(handshake()[:-1], source="127.0.0.2")
+async def test_a_crowd_at_one_address_cuts_off_its_own(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=4)
+    first = await rig.raw(handshake()[:-1], source="127.0.0.2")
     for _ in range(20):
-        await house.raw(b"GET / HT")
+        await rig.raw(b"GET / HT")
     first.send(handshake()[-1:])
     assert (await first.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_connection_that_does_not_end_gives_way(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused request, whose peer does not close its half; a WebSocket, whose peer does not answer the close."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
-    house.door.options = ServerOptions(connections=2)
-    closing = [await house.websocket(), await house.websocket()]
-    for peer in house.site.peers:
+    rig.server.options = ServerOptions(connections=2)
+    closing = [await rig.websocket(), await rig.websocket()]
+    for peer in rig.app.peers:
         peer.websocket.close()
     assert await closing[0].hear_close() == 1000
-    await house.websocket()
+    await rig.websocket()
 
 
-async def test_few_may_wait_although_many_are_let_in(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_may_wait_although_many_are_let_in(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
-    house.door.options = ServerOptions(connections=100, waiting=4)
-    friends = [await house.websocket() for _ in range(10)]
+    rig.server.options = ServerOptions(connections=100, waiting=4)
+    friends = [await rig.websocket() for _ in range(10)]
     for _ in range(20):
-        await house.raw(b"GET / HT")
-    await until(lambda: len(house.door.connections) == 14)
+        await rig.raw(b"GET / HT")
+    await until(lambda: len(rig.server.connections) == 14)
     friends[0].send(text("hello"))
     assert await friends[0].hear_text() == "hello"
 
 
-async def test_clients_that_come_in_one_moment_are_not_a_crowd(house: House) -> None:
-    house.door.options = ServerOptions(connections=100, waiting=4)
-    clients = await asyncio.gather(*(house.raw(handshake()) for _ in range(60)))
+async def test_clients_that_come_in_one_moment_are_not_a_crowd(rig: ServerRig) -> None:
+    rig.server.options = ServerOptions(connections=100, waiting=4)
+    clients = await asyncio.gather(*(rig.raw(handshake()) for _ in range(60)))
     for client in clients:
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")
 
@@ -255,42 +255,42 @@ async def test_clients_that_come_in_one_moment_are_not_a_crowd(house: House) -> 
 @pytest.mark.parametrize(
     "field", ["Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"]
 )
-async def test_a_body_of_get_or_head_is_refused_unread(house: House, method: str, field: str) -> None:
+async def test_a_body_of_get_or_head_is_refused_unread(rig: ServerRig, method: str, field: str) -> None:
     """Before any of it has come, also with the token: nothing here reads one."""
-    client = await house.raw(
+    client = await rig.raw(
         f"{method} /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{field}\r\n\r\n".encode()
     )
     assert await client.status() == 400
-    assert house.site.exchanges == []
+    assert rig.app.exchanges == []
 
 
-async def test_a_get_that_announces_an_empty_body_is_served(house: House) -> None:
-    client = await house.raw(plain("/echo").replace(b"POST", b"GET"))
+async def test_a_get_that_announces_an_empty_body_is_served(rig: ServerRig) -> None:
+    client = await rig.raw(plain("/echo").replace(b"POST", b"GET"))
     assert (await client.head()).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_two_lengths_of_one_request_are_refused(house: House, order: int) -> None:
+async def test_two_lengths_of_one_request_are_refused(rig: ServerRig, order: int) -> None:
     """One server behind another could take the rest of the body for a request."""
     fields = "\r\n".join(["Content-Length: 5", "Transfer-Encoding: chunked"][::order])
     head = f"POST /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{fields}\r\n\r\n"
-    client = await house.raw(head.encode() + b"0\r\n\r\nGET /")
+    client = await rig.raw(head.encode() + b"0\r\n\r\nGET /")
     assert await client.status() == 400
-    assert house.site.asked == 0
+    assert rig.app.asked == 0
 
 
-async def test_a_chunked_body_of_http_1_0_is_refused(house: House) -> None:
+async def test_a_chunked_body_of_http_1_0_is_refused(rig: ServerRig) -> None:
     data = plain("/echo").replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-    client = await house.raw(data + b"0\r\n\r\n")
+    client = await rig.raw(data + b"0\r\n\r\n")
     assert await client.status() == 400
-    assert house.site.asked == 0
+    assert rig.app.asked == 0
 
 
 # messages
 
 
-async def test_a_message_in_fragments_with_pings_between_is_one(house: House) -> None:
-    client = await house.websocket()
+async def test_a_message_in_fragments_with_pings_between_is_one(rig: ServerRig) -> None:
+    client = await rig.websocket()
     for data in (text("gr\u00fc".encode()[:3], fin=False), ping(b"1"), more(b"\xbc", fin=False), ping(b"2"), more("n")):
         client.send(data)
         await client.writer.drain()
@@ -298,10 +298,10 @@ async def test_a_message_in_fragments_with_pings_between_is_one(house: House) ->
     assert await client.hear_text() == "grün"
 
 
-async def test_a_large_message_goes_there_and_back(house: House) -> None:
+async def test_a_large_message_goes_there_and_back(rig: ServerRig) -> None:
     """Its limit of 64 MB is held to in tests/protocols/test_http.py, where it costs less."""
     message = "x" * (8 * 1024 * 1024)
-    async with house.dial() as client:
+    async with rig.dial() as client:
         await client.send([message[:1_000_000], message[1_000_000:]])
         assert await client.recv() == message
 
@@ -317,21 +317,21 @@ async def test_a_large_message_goes_there_and_back(house: House) -> None:
     ],
 )
 async def test_a_broken_frame_ends_that_connection_with_its_code_and_no_other(
-    house: House, data: bytes, code: int
+    rig: ServerRig, data: bytes, code: int
 ) -> None:
-    other = await house.websocket()
-    client = await house.websocket()
+    other = await rig.websocket()
+    client = await rig.websocket()
     client.send(data)
     assert await client.hear_close() == code
     assert await client.rest() == b""
-    await until(lambda: house.site.peers[1].ends == [code])
+    await until(lambda: rig.app.peers[1].ends == [code])
     other.send(text("unharmed"))
     assert await other.hear_text() == "unharmed"
 
 
-async def test_an_unfinished_message_over_its_limit_ends_with_1009(house: House) -> None:
-    client = await house.websocket()
-    house.site.peers[0].websocket.limit_unfinished(1_000)
+async def test_an_unfinished_message_over_its_limit_ends_with_1009(rig: ServerRig) -> None:
+    client = await rig.websocket()
+    rig.app.peers[0].websocket.limit_unfinished(1_000)
     client.send(text("x" * 900, fin=False) + ping(b"1"))
     assert bytes((await client.hear()).data) == b"1"
     client.send(more("x" * 900, fin=False))
@@ -339,9 +339,9 @@ async def test_an_unfinished_message_over_its_limit_ends_with_1009(house: House)
     assert await client.rest() == b""
 
 
-async def test_a_lifted_limit_no_longer_applies(house: House) -> None:
-    client = await house.websocket()
-    websocket = house.site.peers[0].websocket
+async def test_a_lifted_limit_no_longer_applies(rig: ServerRig) -> None:
+    client = await rig.websocket()
+    websocket = rig.app.peers[0].websocket
     websocket.limit_unfinished(1_000)
     websocket.limit_unfinished(None)
     client.send(text("x" * 9_000, fin=False))
@@ -366,16 +366,16 @@ async def flood(client: Client, data: bytes, *, limit: int) -> int:
     return sent
 
 
-async def test_who_does_not_read_is_not_read_from_and_slows_nobody(house: House) -> None:
-    quick = await house.websocket()
-    slow = await house.websocket()
+async def test_who_does_not_read_is_not_read_from_and_slows_nobody(rig: ServerRig) -> None:
+    quick = await rig.websocket()
+    slow = await rig.websocket()
     slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
     sent = await flood(slow, text("x" * 60_000), limit=200_000_000)
     assert sent < 50_000_000, "the server takes what it can't answer"
-    [connection] = [each for each in house.door.connections if each.congested]
+    [connection] = [each for each in rig.server.connections if each.congested]
     assert connection._transport is not None
     assert connection._transport.get_write_buffer_size() < HIGH_WATER + 1_000_000
-    peer = house.site.peers[1]
+    peer = rig.app.peers[1]
     assert peer.drains == 0
     for _ in range(20):
         quick.send(text("hello"))
@@ -390,11 +390,11 @@ async def test_who_does_not_read_is_not_read_from_and_slows_nobody(house: House)
     assert peer.heard.count("x" * 60_000) == len(peer.heard) >= sent // 60_100
 
 
-async def test_pings_that_nobody_reads_the_answers_of_cost_bounded_memory(house: House) -> None:
-    client = await house.websocket()
+async def test_pings_that_nobody_reads_the_answers_of_cost_bounded_memory(rig: ServerRig) -> None:
+    client = await rig.websocket()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     assert await flood(client, ping(b"x" * 125) * 500, limit=100_000_000) < 50_000_000
-    [connection] = house.door.connections
+    [connection] = rig.server.connections
     assert connection._transport is not None
     assert connection._transport.get_write_buffer_size() < HIGH_WATER + 1_000_000
 
@@ -402,81 +402,81 @@ async def test_pings_that_nobody_reads_the_answers_of_cost_bounded_memory(house:
 # the end
 
 
-async def test_a_client_that_is_cut_off_is_told_once(house: House) -> None:
-    client = await house.websocket()
+async def test_a_client_that_is_cut_off_is_told_once(rig: ServerRig) -> None:
+    client = await rig.websocket()
     client.send(text("half")[:-2])
     await client.writer.drain()
     client.cut()
-    await until(lambda: house.site.peers[0].ends == [1006])
-    await until(lambda: not house.door.connections)
-    house.site.peers[0].websocket.send(b"to nobody")
-    house.site.peers[0].websocket.close()
+    await until(lambda: rig.app.peers[0].ends == [1006])
+    await until(lambda: not rig.server.connections)
+    rig.app.peers[0].websocket.send(b"to nobody")
+    rig.app.peers[0].websocket.close()
 
 
-async def test_our_close_and_the_clients_answer(house: House) -> None:
-    client = await house.websocket()
-    house.site.peers[0].websocket.close(1001, "the editor is going away")
+async def test_our_close_and_the_clients_answer(rig: ServerRig) -> None:
+    client = await rig.websocket()
+    rig.app.peers[0].websocket.close(1001, "the editor is going away")
     assert await client.hear_close() == 1001
     client.send(text("too late") + close(1001))
     assert await client.rest() == b""
-    assert house.site.peers[0].ends == [1001]
-    assert house.site.peers[0].heard == []
+    assert rig.app.peers[0].ends == [1001]
+    assert rig.app.peers[0].heard == []
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_client_that_never_answers_a_close_is_cut_off(house: House) -> None:
-    client = await house.websocket()
-    house.site.peers[0].websocket.close(1000)
+async def test_a_client_that_never_answers_a_close_is_cut_off(rig: ServerRig) -> None:
+    client = await rig.websocket()
+    rig.app.peers[0].websocket.close(1000)
     assert await client.hear_close() == 1000
     await client.rest()
-    await until(lambda: house.site.peers[0].ends == [1000])
-    await until(lambda: not house.door.connections)
+    await until(lambda: rig.app.peers[0].ends == [1000])
+    await until(lambda: not rig.server.connections)
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_client_that_closes_and_stays_is_cut_off(house: House) -> None:
-    client = await house.websocket()
+async def test_a_client_that_closes_and_stays_is_cut_off(rig: ServerRig) -> None:
+    client = await rig.websocket()
     client.send(close())
     assert await client.hear_close() == 1000
     assert await client.rest() == b""
-    await until(lambda: not house.door.connections)
+    await until(lambda: not rig.server.connections)
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_client_that_neither_reads_nor_goes_is_cut_off(house: House) -> None:
-    client = await house.websocket()
+async def test_a_client_that_neither_reads_nor_goes_is_cut_off(rig: ServerRig) -> None:
+    client = await rig.websocket()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     await flood(client, text("x" * 60_000), limit=200_000_000)
-    house.site.peers[0].websocket.close(1000)
-    await until(lambda: not house.door.connections)
-    assert house.site.peers[0].ends == [1000]
+    rig.app.peers[0].websocket.close(1000)
+    await until(lambda: not rig.server.connections)
+    assert rig.app.peers[0].ends == [1000]
 
 
 async def test_when_the_door_closes_all_are_told_and_nobody_is_left() -> None:
-    house = House()
-    async with house.door:
-        clients = [await house.websocket() for _ in range(3)]
-        stranger = await house.raw(b"GET / HT")
-        await until(lambda: len(house.door.connections) == 4)
+    rig = ServerRig()
+    async with rig.server:
+        clients = [await rig.websocket() for _ in range(3)]
+        stranger = await rig.raw(b"GET / HT")
+        await until(lambda: len(rig.server.connections) == 4)
         answering = [asyncio.create_task(answer_close(client)) for client in clients]
     assert await asyncio.gather(*answering) == [1001, 1001, 1001]
-    assert [peer.ends for peer in house.site.peers] == [[1001]] * 3
-    assert not house.door.connections
+    assert [peer.ends for peer in rig.app.peers] == [[1001]] * 3
+    assert not rig.server.connections
     await stranger.rest()
     with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", house.port)
-    await house.leave()
+        await asyncio.open_connection("127.0.0.1", rig.port)
+    await rig.leave()
 
 
 @pytest.mark.usefixtures("short_times")
 async def test_a_door_waits_for_nobody_forever_and_tells_every_peer_before_it_is_closed() -> None:
-    house = House()
-    async with house.door:
-        silent = await house.websocket()
-    assert house.site.peers[0].ends == [1001]
-    assert not house.door.connections
+    rig = ServerRig()
+    async with rig.server:
+        silent = await rig.websocket()
+    assert rig.app.peers[0].ends == [1001]
+    assert not rig.server.connections
     await silent.rest()
-    await house.leave()
+    await rig.leave()
 
 
 async def answer_close(client: Client) -> int:
@@ -486,17 +486,17 @@ async def answer_close(client: Client) -> int:
 
 
 async def test_a_fault_in_the_site_harms_that_connection_alone(
-    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    rig: ServerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    victim, other = await house.websocket(), await house.websocket()
+    victim, other = await rig.websocket(), await rig.websocket()
 
     def fail(text: str) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(house.site.peers[0], "received", fail)
+    monkeypatch.setattr(rig.app.peers[0], "received", fail)
     victim.send(text("x"))
     await victim.rest()
-    assert house.site.peers[0].ends == [1006]
+    assert rig.app.peers[0].ends == [1006]
     assert "a fault of ours" in caplog.text
     other.send(text("unharmed"))
     assert await other.hear_text() == "unharmed"
@@ -505,25 +505,25 @@ async def test_a_fault_in_the_site_harms_that_connection_alone(
 # plain requests
 
 
-async def test_requests_are_answered_one_after_the_other_on_one_connection(house: House) -> None:
-    client = await house.raw(plain("/echo", b"one") + plain("/echo", b"two"))
+async def test_requests_are_answered_one_after_the_other_on_one_connection(rig: ServerRig) -> None:
+    client = await rig.raw(plain("/echo", b"one") + plain("/echo", b"two"))
     for body in (b"one", b"two"):
         assert (await client.head()).startswith(b"HTTP/1.1 200 ")
         assert await client.reader.readexactly(3) == body
 
 
-async def test_thousands_of_requests_behind_each_other_are_answered_in_order(house: House) -> None:
-    client = await house.raw(b"".join(plain("/echo", b"%04d" % number) for number in range(3_000)))
+async def test_thousands_of_requests_behind_each_other_are_answered_in_order(rig: ServerRig) -> None:
+    client = await rig.raw(b"".join(plain("/echo", b"%04d" % number) for number in range(3_000)))
     for number in range(3_000):
         assert (await client.head()).startswith(b"HTTP/1.1 200 ")
         assert await client.reader.readexactly(4) == b"%04d" % number
 
 
-async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(house: House) -> None:
+async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(rig: ServerRig) -> None:
     ended: list[int] = []
-    client = await house.raw(plain("/stream"))
-    await until(lambda: house.site.exchanges)
-    [exchange] = house.site.exchanges
+    client = await rig.raw(plain("/stream"))
+    await until(lambda: rig.app.exchanges)
+    [exchange] = rig.app.exchanges
     exchange.begin_stream([("Content-Type", "text/event-stream")], lambda: ended.append(1), lambda: None)
     assert b"text/event-stream" in await client.head()
     exchange.stream(b"data: 1\n\n")
@@ -535,49 +535,49 @@ async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(house: House) ->
     assert ended == [1]
 
 
-async def test_an_answer_for_a_client_that_went_goes_nowhere(house: House) -> None:
-    client = await house.raw(plain("/later"))
-    await until(lambda: house.site.exchanges)
+async def test_an_answer_for_a_client_that_went_goes_nowhere(rig: ServerRig) -> None:
+    client = await rig.raw(plain("/later"))
+    await until(lambda: rig.app.exchanges)
     client.cut()
-    await until(lambda: not house.door.connections)
-    house.site.exchanges[0].answer(200, b"late")
+    await until(lambda: not rig.server.connections)
+    rig.app.exchanges[0].answer(200, b"late")
     ended: list[int] = []
-    house.site.exchanges[0].begin_stream([], lambda: ended.append(1), lambda: None)
+    rig.app.exchanges[0].begin_stream([], lambda: ended.append(1), lambda: None)
     assert ended == [1]
 
 
 @pytest.mark.usefixtures("short_times")
 @pytest.mark.parametrize("sent", [plain("/echo", b"12345")[:-1], plain("/echo", b"done")], ids=["body", "idle"])
-async def test_plain_connections_are_timed_too(house: House, sent: bytes) -> None:
-    client = await house.raw(sent)
+async def test_plain_connections_are_timed_too(rig: ServerRig, sent: bytes) -> None:
+    client = await rig.raw(sent)
     await client.rest()
-    await until(lambda: not house.door.connections)
+    await until(lambda: not rig.server.connections)
 
 
 async def test_a_last_answer_that_nobody_reads_is_not_kept_forever(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: ServerRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 0.1)
-    client = await house.client()
+    client = await rig.client()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     client.send(plain("/echo", b"x" * 20_000_000).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
-    await until(lambda: house.site.exchanges)
-    await until(lambda: not house.door.connections)
+    await until(lambda: rig.app.exchanges)
+    await until(lambda: not rig.server.connections)
 
 
-async def test_a_tour_of_many_short_visits_leaves_nothing(house: House) -> None:
-    """Files, tasks and threads that stay are found by the test's own house-keeping."""
+async def test_a_tour_of_many_short_visits_leaves_nothing(rig: ServerRig) -> None:
+    """Files, tasks and threads that stay are found by the test's own rig-keeping."""
     visits: list[Callable[[], Any]] = [
-        lambda: house.raw(b""),
-        lambda: house.raw(b"nonsense\r\n\r\n"),
-        lambda: house.raw(handshake(x_token="wrong")),
-        lambda: house.raw(handshake()),
-        lambda: house.raw(handshake() + text("x") + close()),
-        lambda: house.raw(plain("/echo", b"x")),
+        lambda: rig.raw(b""),
+        lambda: rig.raw(b"nonsense\r\n\r\n"),
+        lambda: rig.raw(handshake(x_token="wrong")),
+        lambda: rig.raw(handshake()),
+        lambda: rig.raw(handshake() + text("x") + close()),
+        lambda: rig.raw(plain("/echo", b"x")),
     ]
     for _ in range(30):
         for visit in visits:
             client = await visit()
             client.cut()
-    await until(lambda: not house.door.connections)
-    assert all(len(peer.ends) == 1 for peer in house.site.peers)
+    await until(lambda: not rig.server.connections)
+    assert all(len(peer.ends) == 1 for peer in rig.app.peers)

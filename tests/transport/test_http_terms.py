@@ -13,7 +13,7 @@ from websockets.frames import Opcode
 from drawbridge.protocols.websocket import framed
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
 from tests.protocols.bytes_of import close, frame, more, text
-from tests.transport.rig import Client, House, handshake
+from tests.transport.rig import Client, ServerRig, handshake
 from tests.waiting import until
 
 PING = 0.05
@@ -21,11 +21,11 @@ PING = 0.05
 
 
 @contextlib.asynccontextmanager
-async def housed(terms: ServerOptions) -> AsyncIterator[House]:
-    house = House(terms)
-    async with house.door:
-        yield house
-        await house.leave()
+async def serving(terms: ServerOptions) -> AsyncIterator[ServerRig]:
+    rig = ServerRig(terms)
+    async with rig.server:
+        yield rig
+        await rig.leave()
 
 
 def pong(payload: bytes = b"") -> bytes:
@@ -44,40 +44,40 @@ async def answer_pings(client: Client, times: int) -> None:
 
 async def test_who_answers_pings_stays_and_who_does_not_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "drawbridge.http_server")
-    async with housed(ServerOptions(ping_seconds=PING)) as house:
-        alive, dead = await house.websocket(), await house.websocket()
+    async with serving(ServerOptions(ping_seconds=PING)) as rig:
+        alive, dead = await rig.websocket(), await rig.websocket()
         await answer_pings(alive, 4)
-        assert house.site.peers[1].ends == [1006]
-        assert house.site.peers[0].ends == []
+        assert rig.app.peers[1].ends == [1006]
+        assert rig.app.peers[0].ends == []
         assert b"\x89\x00" in await dead.rest()
         assert "does not answer any more" in caplog.text
 
 
 async def test_whatever_a_peer_says_counts_as_life() -> None:
-    async with housed(ServerOptions(ping_seconds=PING)) as house:
-        client = await house.websocket()
+    async with serving(ServerOptions(ping_seconds=PING)) as rig:
+        client = await rig.websocket()
         for _ in range(6):
             while (await client.hear()).opcode is not Opcode.PING:
                 pass
             client.send(text("no pong, but here"))
-        assert house.site.peers[0].ends == []
+        assert rig.app.peers[0].ends == []
 
 
 async def test_who_takes_what_waits_for_it_is_alive_however_slowly() -> None:
-    async with housed(ServerOptions(ping_seconds=3_600)) as house:
-        client = await house.websocket()
+    async with serving(ServerOptions(ping_seconds=3_600)) as rig:
+        client = await rig.websocket()
         for _ in range(40):
-            house.site.peers[0].websocket.send(b"x" * 1_000_000)
-        [connection] = house.door.connections
+            rig.app.peers[0].websocket.send(b"x" * 1_000_000)
+        [connection] = rig.server.connections
         for _ in range(5):
             connection.ping_or_cut()
-            assert house.site.peers[0].ends == []
+            assert rig.app.peers[0].ends == []
             before = connection._unsent
             while unsent(connection) >= before:
                 assert await client.reader.read(1_000_000)
         connection.ping_or_cut()
         connection.ping_or_cut()  # nothing has left since
-        await until(lambda: house.site.peers[0].ends == [1006])
+        await until(lambda: rig.app.peers[0].ends == [1006])
 
 
 def unsent(connection: Any) -> int:
@@ -86,9 +86,9 @@ def unsent(connection: Any) -> int:
 
 
 async def test_the_bridges_peers_are_never_pinged() -> None:
-    async with housed(ServerOptions()) as house:
-        client = await house.websocket()
-        assert house.door._pinging is None
+    async with serving(ServerOptions()) as rig:
+        client = await rig.websocket()
+        assert rig.server._pinging is None
         client.send(text("hello"))
         assert await client.hear_text() == "hello"
 
@@ -97,60 +97,60 @@ async def test_the_bridges_peers_are_never_pinged() -> None:
 
 
 async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> None:
-    async with housed(ServerOptions(message_bytes=1_000)) as house:
+    async with serving(ServerOptions(message_bytes=1_000)) as rig:
         for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
-            client = await house.websocket()
+            client = await rig.websocket()
             client.send(data)
             assert await client.hear_close() == 1009
-        whole = await house.websocket()
+        whole = await rig.websocket()
         whole.send(text("x" * 1_000))
         assert await whole.hear_text() == "x" * 1_000
 
 
 @pytest.mark.parametrize("fin", [True, False])
 async def test_a_binary_message_ends_with_1003_and_what_follows_is_not_heard(fin: bool) -> None:
-    async with housed(ServerOptions(binary_as_text=False)) as house:
-        client = await house.websocket()
+    async with serving(ServerOptions(binary_as_text=False)) as rig:
+        client = await rig.websocket()
         client.send(text("before"))
         assert await client.hear_text() == "before"
         client.send(frame(Opcode.BINARY, b"x", fin=fin))
         assert await client.hear_close() == 1003
         client.send(close(1003))
         await client.rest()
-        assert house.site.peers[0].heard == ["before"]
-        assert house.site.peers[0].ends == [1003]
+        assert rig.app.peers[0].heard == ["before"]
+        assert rig.app.peers[0].ends == [1003]
 
 
 async def test_as_many_connections_as_wanted() -> None:
-    async with housed(ServerOptions(connections=100)) as house:
-        clients = [await house.websocket() for _ in range(100)]
-        refused = await house.raw(handshake())
+    async with serving(ServerOptions(connections=100)) as rig:
+        clients = [await rig.websocket() for _ in range(100)]
+        refused = await rig.raw(handshake())
         assert await refused.rest() == b""
         clients[0].send(text("hello"))
         assert await clients[0].hear_text() == "hello"
 
 
 async def test_the_farewell_is_the_jobs_own() -> None:
-    house = House(ServerOptions(farewell="see you"))
-    async with house.door:
-        client = await house.websocket()
+    rig = ServerRig(ServerOptions(farewell="see you"))
+    async with rig.server:
+        client = await rig.websocket()
         closing = asyncio.create_task(client.hear())
         await asyncio.sleep(0)
-        leaving = asyncio.create_task(house.door.__aexit__())
+        leaving = asyncio.create_task(rig.server.__aexit__())
         heard = await closing
         client.send(close(1001))
         await leaving
     assert bytes(heard.data) == b"\x03\xe9see you"
-    await house.leave()
+    await rig.leave()
 
 
 # writing and reading
 
 
 async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -> None:
-    async with housed(ServerOptions()) as house:
-        client = await house.websocket()
-        websocket = house.site.peers[0].websocket
+    async with serving(ServerOptions()) as rig:
+        client = await rig.websocket()
+        websocket = rig.app.peers[0].websocket
         websocket.send_framed(framed(b"one") + framed("zwölf".encode()) + framed(b"x" * 70_000))
         assert [await client.hear_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
         websocket.close(1000)
@@ -162,12 +162,12 @@ async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -
 
 
 async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
-    async with housed(ServerOptions()) as house:
-        client = await house.websocket()
-        peer = house.site.peers[0]
+    async with serving(ServerOptions()) as rig:
+        client = await rig.websocket()
+        peer = rig.app.peers[0]
         peer.websocket.hold_reading(True)
         client.send(text("wait"))
-        other = await house.websocket()
+        other = await rig.websocket()
         other.send(text("go"))
         assert await other.hear_text() == "go"
         assert peer.heard == []
@@ -180,15 +180,15 @@ async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
 
 
 async def test_who_is_congested_early_is_still_read_from_until_much_more_waits() -> None:
-    async with housed(ServerOptions(congested_bytes=10_000, kernel_bytes=10_000)) as house:
-        client = await house.websocket()
+    async with serving(ServerOptions(congested_bytes=10_000, kernel_bytes=10_000)) as rig:
+        client = await rig.websocket()
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
-        peer = house.site.peers[0]
+        peer = rig.app.peers[0]
         while not peer.websocket.congested:
             peer.websocket.send(b"x" * 10_000)
         client.send(text("still heard"))
         await until(lambda: peer.heard == ["still heard"])
-        while sum(map(unsent, house.door.connections)) < HIGH_WATER:
+        while sum(map(unsent, rig.server.connections)) < HIGH_WATER:
             peer.websocket.send(b"x" * 100_000)
         client.send(text("too much now"))
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
@@ -198,6 +198,6 @@ async def test_who_is_congested_early_is_still_read_from_until_much_more_waits()
 
 
 async def test_the_peers_address_is_known() -> None:
-    async with housed(ServerOptions()) as house:
-        await house.websocket()
-        assert house.site.peers[0].websocket.address == "127.0.0.1"
+    async with serving(ServerOptions()) as rig:
+        await rig.websocket()
+        assert rig.app.peers[0].websocket.address == "127.0.0.1"

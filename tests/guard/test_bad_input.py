@@ -176,7 +176,9 @@ def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong
     assert neovim.told == ["Drawbridge's guard has failed: see `drawbridge info`"]
 
 
-@pytest.mark.parametrize("broken", ["refusal.shown_difference", "verdict.tell_editors", "state.log", "verdict.kept_by"])
+@pytest.mark.parametrize(
+    "broken", ["refusal.shown_difference", "protect.notify_editors", "state.log", "protect.protected_in"]
+)
 def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import kept, refusal
+from drawbridge.guard import refusal
+from drawbridge.guard import unsaved as unsaved_module
 
 from .conftest import Guard
 from .payloads import KEPT, A, bash, edit, edited, recorded
@@ -110,7 +111,7 @@ def test_the_persons_own_patterns_go_before_ours(reason: Callable[..., str]) -> 
 
 def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later than its agent waits, it would be none."""
-    monkeypatch.setattr(kept, "TEXT_DEADLINE", 50)
+    monkeypatch.setattr(unsaved_module, "TEXT_DEADLINE", 50)
     monkeypatch.setattr(refusal, "DIFFERENCE_SECONDS", 0.08)
     names = [f"/ws/{number}.py" for number in range(20)]
     asked = []

@@ -16,7 +16,7 @@ SECONDS = 5
 
 PERSON_SECONDS = 24 * 60 * 60
 """The longest wait of a hook for a person elsewhere. The agent's own dialog stays usable, except for subagents, whose
-questions wait far less (``guard.desk.SUBAGENT_SECONDS``)."""
+questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]

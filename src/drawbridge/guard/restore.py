@@ -1,6 +1,6 @@
-"""``drawbridge hook --restore``: lists the copies of what reloads replaced, or puts one back.
+"""``drawbridge hook --restore``: lists the copies of texts that reloads replaced, or restores one.
 
-A person's command, no hook call.
+A person runs this; it is not a hook call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from drawbridge.core.errors import NotPrivate, Refused, UnusableFile
 from drawbridge.core.terminal_text import harmless
 from drawbridge.guard import ask, copies, find, rule, state
-from drawbridge.guard.kept import kept_by
+from drawbridge.guard.unsaved import protected_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """``which``: "" lists; a number of that list or a file's path restores. The exit code."""
+    """Returns the exit code. ``which``: "" lists the copies; a number of that list or a file's path restores one."""
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
@@ -58,9 +58,9 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
-    """Writes the file, after a copy of what it holds, and has the editors show it. Whether there was something to copy."""
+    """Copies the file's current content, writes the file, and makes editors reload it. Returns whether there was a copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
-    for one in kept_by(rule.snapshot(sockets, [copy.path], settings), "any"):
+    for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
         raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
     try:
         if was_there := os.path.exists(copy.path):
@@ -74,7 +74,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
 
 
 def _copy(source: str, target: str) -> None:
-    """In place, so that the mode, the owner and the links of ``target`` stay."""
+    """Writes in place, so that the mode, the owner and the links of ``target`` stay."""
     with open(source, "rb") as file:
         data = file.read()
     if not os.path.exists(target):

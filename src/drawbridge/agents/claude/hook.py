@@ -38,7 +38,7 @@ TOOLS = {
 """The last three ask a person first; what they did shows that the question is settled."""
 
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
-UNTOLD = ("moved", "changed")
+NO_CONTEXT = ("moved", "changed")
 
 
 def paths(value: str) -> "list[str]":

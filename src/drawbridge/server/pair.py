@@ -11,9 +11,8 @@ import segno
 
 from drawbridge.core.errors import NoServer
 from drawbridge.core.terminal_text import Terminal
-from drawbridge.server.auth import pairing
 from drawbridge.server.auth.audit import Audit
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import CODE_LIFETIME, Devices, new_code
 from drawbridge.server.tokens import Rights
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
@@ -33,7 +32,7 @@ def run(data: Path, name: str | None, rights: Rights) -> int:
     server = running.find(data)
     if server is None:
         raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
-    code = pairing.new_code(Devices(data), rights.scope, name, rights.projects, rights.lifetime)
+    code = new_code(Devices(data), rights.scope, name, rights.projects, rights.lifetime)
     Audit(data).write("pairing_code_made", device=name, scope=rights.scope)
     _show(Terminal(sys.stdout), server, code, rights.scope)
     return 0
@@ -46,7 +45,7 @@ def link(server: Running, code: str) -> str:
 
 
 def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
-    minutes = int(pairing.LIFETIME.total_seconds() // 60)
+    minutes = int(CODE_LIFETIME.total_seconds() // 60)
     lines = [f"For one device, which may {scope}; valid for {minutes} minutes.", ""]
     if server.loopback:
         lines += [*ALONE, ""]

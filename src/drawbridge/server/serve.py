@@ -28,14 +28,13 @@ from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
-from drawbridge.server.auth.access import Access, OwnNames, owner_token
-from drawbridge.server.auth.addresses import served
+from drawbridge.server.auth.access import Access, OwnNames, owner_token, served
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
-from drawbridge.server.notifications.push import Subscriptions
 from drawbridge.server.notifications.send import Notifier
+from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show

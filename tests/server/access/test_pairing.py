@@ -17,7 +17,7 @@ from drawbridge.core.errors import BadArgument
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import of_this_machine, served
 from drawbridge.server.auth.devices import new_code
-from drawbridge.server.pair import link
+from drawbridge.server.device_commands import link
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
 from tests.server.access.rig import Server, code_of

@@ -16,73 +16,6 @@ from msgspec import Raw, Struct
 from drawbridge.agents.base import AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
 
-DeskState = Literal["working", "waiting", "finished", "ended"]
-
-ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
-"""Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
-was blocked three times in a row; hooks can make it ask in any mode."""
-
-
-IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
-"""The reason of a withdrawn approval that only the agent's own dialog still asks about."""
-
-
-class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent that a person has started in a terminal of the server's machine.
-
-    ``state`` "waiting": for a decision; "finished": for the person's next prompt; "ended": its program has ended.
-    ``permission_mode`` is the agent's name of its mode; ``asks`` is false in those that change files without a question.
-    ``prompts``: it accepts them by ``execute``, since its terminal belongs to an editor with a bridge. ``in_terminal``:
-    an approval waits that only its own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
-    ``background_tasks``: how many of them run while the agent itself waits for the next prompt. ``continued_in``: the id of
-    the session that continues this one, which the person has moved to the background.
-    """
-
-    state: DeskState
-    permission_mode: str | None = None
-    asks: bool = True
-    prompts: bool = False
-    in_terminal: bool = False
-    background: bool = False
-    background_tasks: int = 0
-    continued_in: str | None = None
-
-
-CUT: Final = "…"
-_TEXTS: Final = (4_000, 400, 40)
-_ITEMS: Final = (200, 20, 5)
-_DEPTHS: Final = (20, 8, 4)
-
-
-def shortened(data: bytes, limit: int) -> bytes:
-    """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
-
-    A text that was cut ends in "…". Where nothing helps, `{"preview": "…"}` with the first bytes.
-    """
-    if len(data) <= limit:
-        return data
-    try:
-        whole = msgspec.json.decode(data)
-        for text, items, depth in zip(_TEXTS, _ITEMS, _DEPTHS, strict=True):
-            smaller = msgspec.json.encode(_cut(whole, text, items, depth))
-            if len(smaller) <= limit:
-                return smaller
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    return msgspec.json.encode({"preview": data[: limit // 8].decode(errors="replace") + CUT})
-
-
-def _cut(value: Any, text: int, items: int, depth: int) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= text else value[:text] + CUT
-    if isinstance(value, dict):
-        kept = list(value.items())[:items] if depth else []
-        return {key[:text]: _cut(item, text, items, depth - 1) for key, item in kept}
-    if isinstance(value, list):
-        return [_cut(item, text, items, depth - 1) for item in value[:items]] if depth else []
-    return value
-
-
 MESSAGE_BYTES: Final = 1_000_000
 """The maximum size of a client's message, in bytes: the specification's 1 MB."""
 
@@ -172,6 +105,37 @@ class Waiting(Struct, frozen=True):
     approval_id: str
     tool_name: str
     created_at: str
+
+
+DeskState = Literal["working", "waiting", "finished", "ended"]
+
+ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
+"""Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
+was blocked three times in a row; hooks can make it ask in any mode."""
+
+IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+"""The reason of a withdrawn approval that only the agent's own dialog still asks about."""
+
+
+class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An agent that a person has started in a terminal of the server's machine.
+
+    ``state`` "waiting": for a decision; "finished": for the person's next prompt; "ended": its program has ended.
+    ``permission_mode`` is the agent's name of its mode; ``asks`` is false in those that change files without a question.
+    ``prompts``: it accepts them by ``execute``, since its terminal belongs to an editor with a bridge. ``in_terminal``:
+    an approval waits that only its own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
+    ``background_tasks``: how many of them run while the agent itself waits for the next prompt. ``continued_in``: the id of
+    the session that continues this one, which the person has moved to the background.
+    """
+
+    state: DeskState
+    permission_mode: str | None = None
+    asks: bool = True
+    prompts: bool = False
+    in_terminal: bool = False
+    background: bool = False
+    background_tasks: int = 0
+    continued_in: str | None = None
 
 
 class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -384,6 +348,41 @@ class Answer(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 _encoder: Final = msgspec.json.Encoder()
+
+
+CUT: Final = "…"
+_TEXTS: Final = (4_000, 400, 40)
+_ITEMS: Final = (200, 20, 5)
+_DEPTHS: Final = (20, 8, 4)
+
+
+def shortened(data: bytes, limit: int) -> bytes:
+    """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
+
+    A text that was cut ends in "…". Where nothing helps, `{"preview": "…"}` with the first bytes.
+    """
+    if len(data) <= limit:
+        return data
+    try:
+        whole = msgspec.json.decode(data)
+        for text, items, depth in zip(_TEXTS, _ITEMS, _DEPTHS, strict=True):
+            smaller = msgspec.json.encode(_cut(whole, text, items, depth))
+            if len(smaller) <= limit:
+                return smaller
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return msgspec.json.encode({"preview": data[: limit // 8].decode(errors="replace") + CUT})
+
+
+def _cut(value: Any, text: int, items: int, depth: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= text else value[:text] + CUT
+    if isinstance(value, dict):
+        kept = list(value.items())[:items] if depth else []
+        return {key[:text]: _cut(item, text, items, depth - 1) for key, item in kept}
+    if isinstance(value, list):
+        return [_cut(item, text, items, depth - 1) for item in value[:items]] if depth else []
+    return value
 
 
 def updated(update_type: str, data: T, project_id: str | None = None, seq: int | None = None) -> Answer[T]:

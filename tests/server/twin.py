@@ -21,8 +21,7 @@ from drawbridge.server.app.feed import Broadcast
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import parse
-from drawbridge.server.protocol.messages import Answer, encode
-from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said

@@ -19,6 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from drawbridge.server import pair
+    from drawbridge.server import device_commands
 
-    return pair.run(data_directory(chosen), chosen.name, rights(chosen))
+    return device_commands.pair(data_directory(chosen), chosen.name, rights(chosen))

@@ -18,7 +18,7 @@ from drawbridge.agents.registry import agents, missing, that_see
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server import logs, metrics_port, upgrade
+from drawbridge.server import logs, upgrade
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
@@ -27,15 +27,14 @@ from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import Monitor
-from drawbridge.server.auth.access import Access, OwnNames, owner_token
-from drawbridge.server.auth.addresses import served
+from drawbridge.server.app.stats import METRICS_HOST, Monitor, serving_metrics
+from drawbridge.server.auth.access import Access, OwnNames, owner_token, served
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
-from drawbridge.server.notifications.push import Subscriptions
 from drawbridge.server.notifications.send import Notifier
+from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
@@ -92,7 +91,7 @@ async def _serve(
     plan: Plan, listener: socket.socket, entrance: Entrance, names: OwnNames, certificate: Certificate | None
 ) -> int:
     stop = _stop_at_signals()
-    metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
+    metered = None if plan.metrics_port is None else _listen(METRICS_HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
     writers, host = Writers(), socket.gethostname()
@@ -140,7 +139,7 @@ async def _serve(
     site = ServerSite(entrance, clients, dispatch, plan.data / "tls" if ours else None)
     tls = certificate.context() if certificate is not None else None
     async with (
-        metrics_port.serving(metered, core.metrics.total, monitor.health) as metrics,
+        serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
         private_socket(core.desk, core.context.editors),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Proposal, Question
-from drawbridge.server.app.frames import frame
+from drawbridge.server.app.feed import frame
 from drawbridge.server.auth import audited
 from drawbridge.server.events import Announced, ApprovalResolved
 from drawbridge.server.protocol import commands

@@ -31,12 +31,11 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.notifications import web_push
 from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
-from drawbridge.server.notifications.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
 from drawbridge.server.notifications.send import Notifier, Sender
+from drawbridge.server.notifications.web_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.desk_messages import IN_TERMINAL
-from drawbridge.server.protocol.messages import Outcome
+from drawbridge.server.protocol.messages import IN_TERMINAL, Outcome
 from tests.server.app.rig import info
 from tests.server.notifications.service import Service
 from tests.waiting import until

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, WorldError
 from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.client import Client
+from drawbridge.server.app.clients import Client
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from drawbridge.protocols.gate import Head, Refusal
-from drawbridge.server.auth.access import Access
-from drawbridge.server.auth.addresses import is_loopback
+from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.rate_limits import Buckets, Refused, place
 from drawbridge.server.auth.scopes import Identity

@@ -23,8 +23,7 @@ from typing import Any, Final
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.events import Announced
 from drawbridge.server.notifications.notices import Notice, closed, notice, push_payload, webhook_request
-from drawbridge.server.notifications.push import Subscription, Subscriptions
-from drawbridge.server.notifications.web_push import contact, request
+from drawbridge.server.notifications.web_push import Subscription, Subscriptions, contact, request
 
 PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""

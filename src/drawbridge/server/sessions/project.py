@@ -21,14 +21,12 @@ import msgspec
 from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.pending import AgentSurface, PendingApproval
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.approvals.surfaces import AgentSurface
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.checkpoints import Changed, Checkpoints

@@ -23,8 +23,7 @@ from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.project import Project
 from drawbridge.server.sessions.shown import now
-from drawbridge.server.store.log import FsyncPolicy, History
-from drawbridge.server.store.rebuilding import rebuild
+from drawbridge.server.store.log import FsyncPolicy, History, rebuild
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -23,9 +23,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.shown import now

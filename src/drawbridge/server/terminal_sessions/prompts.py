@@ -21,10 +21,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.desk_messages import DeskState
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, DeskState, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions.records import Memory, request_key
 from drawbridge.server.sessions.terminals import ABOVE, ELSEWHERE, Terminals, typeable
 from drawbridge.server.terminal_sessions import transcript

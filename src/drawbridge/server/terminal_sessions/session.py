@@ -25,14 +25,11 @@ from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import process_alive, write_private
-from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.approvals.surfaces import ExpectedSurface, Surface
 from drawbridge.server.events import AgentLine, PromptAccepted, StateChanged, written
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
-from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.protocol.messages import ASKS_NOTHING, IN_TERMINAL, Answer, DeskInfo, DeskState, Subscriber
 from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.session_store import SessionStore

@@ -56,7 +56,7 @@ async function merge(vscode, file, { version, edits }, bases) {
   if (!document) return notMerged('it is not open as text here');
   if (document.version !== version) return notMerged('it was changed meanwhile');
   const wanted = checked(edits, countLines(document));
-  if (!document.isDirty) return notMerged('it has no unsaved changes any more');
+  if (!document.isDirty) return notMerged('it no longer has unsaved changes');
   const { encoding } = document;
   if (!['utf8', 'utf8bom', undefined].includes(encoding)) return notMerged(`its encoding is ${encoding}`);
   if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('the text to insert is not UTF-8');

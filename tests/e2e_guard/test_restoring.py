@@ -40,7 +40,7 @@ def test_it_lists_what_was_replaced_the_newest_first(desk: GuardedDesk, poem: Pa
 def test_a_number_of_the_list_is_put_back_and_shown(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
     said = desk.drawbridge("hook", "--restore", "2")
 
-    assert said.startswith(f"{poem} contains again what was replaced at ")
+    assert said.startswith(f"{poem} was restored to its text of ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
     assert len(desk.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"

@@ -310,7 +310,7 @@ class TestWhatCountsAsAnAnswer:
         rig.terminal.type("y")
         await rig.editor.withdraw("first")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the second question")
-        assert "Withdrawn: it was decided elsewhere or is not needed any more." in rig.terminal.screen
+        assert "Withdrawn: it was decided elsewhere or is no longer needed." in rig.terminal.screen
         rig.terminal.type("\n")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 3, "the second question again")
         assert rig.decisions == []

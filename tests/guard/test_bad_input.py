@@ -156,7 +156,7 @@ def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: py
 
     monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
     assert guard.say(edit()) == {}
-    assert "an error of its own" in guard.denial(edit(), fail="closed")
+    assert "an internal error" in guard.denial(edit(), fail="closed")
     assert guard.say(edited(), fail="closed") == {}
     assert guard.log[0].startswith("claude: failed (open): RuntimeError: something")
     assert all(line.isprintable() for line in guard.log)

@@ -73,7 +73,7 @@ def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
     assert path.stat().st_mode & 0o777 == 0o600
     said = setup(agent, "--scope", scope, "--remove")
     assert said.code == 0
-    assert f"  Delete {path}: it contains nothing but the guard's hooks" in said.output
+    assert f"  Delete {path}: it contains only the guard's hooks" in said.output
     left = everything_below(home)
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 

@@ -263,7 +263,8 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
     path = put((files | {"managed": managed})[place], {"disableAllHooks": True, **DEFAULT})
     said = setup("claude", "--ask-mode")
     assert (
-        said.errors == f"Note: {path} has disableAllHooks: no hook runs, and nothing is guarded, until that is gone.\n"
+        said.errors
+        == f"Note: {path} has disableAllHooks: no hook runs, and nothing is guarded, until you remove that.\n"
     )
 
 

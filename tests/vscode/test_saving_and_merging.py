@@ -218,7 +218,7 @@ def test_what_can_not_be_merged_into_is_said(desk: Desk, vscode: VSCode) -> None
     closed, clean = desk.file("closed.py"), desk.opens(desk.file("clean.py"))
     assert merge(desk, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
     answer = merge(desk, clean, edit(0, 1, "x"))
-    assert answer == {"merged": False, "reason": "it has no unsaved changes any more"}
+    assert answer == {"merged": False, "reason": "it no longer has unsaved changes"}
     assert desk.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 

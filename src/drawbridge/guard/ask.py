@@ -128,7 +128,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "takes no connections"  # its queue is full, so it hangs
+        answer.problem = "accepts no connections"  # its queue is full, so it hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)
@@ -185,7 +185,7 @@ def _go_on(found: "_Connection", event: int, poller: "poll", question: "_Questio
         found.answer.problem = "hung up"
         return True
     except ValueError as error:
-        found.answer.problem = f"answered nonsense ({error})"
+        found.answer.problem = f"sent an invalid answer ({error})"
         return True
     return False
 

@@ -40,8 +40,8 @@ def _before_read(call: "calls.Call", sockets: "Sockets", settings: "Settings") -
 
                 return calls.tell(
                     call,
-                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
-                    "which is older.",
+                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the older version "
+                    "on disk.",
                 )
     return calls.NO_OPINION
 
@@ -54,7 +54,7 @@ def _before_shell(
         from drawbridge.guard import verdict
 
         # It may have any file open, and a question about every command would be answered unread.
-        verdict.log_silent(call, answers, "commands are let through", settings, environ)
+        verdict.log_silent(call, answers, "commands are allowed", settings, environ)
     policy = rule.policy_for(call.tool, settings)
     unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.is_kept(file, policy)]
     if not unsaved:

@@ -32,7 +32,7 @@ def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> 
     several = len({one.name for one in kept}) > 1
     lines = [f"{_where(one)}." for one in kept[:MOST_NAMED]]
     if len(kept) > MOST_NAMED:
-        lines.append(f"So have {len(kept) - MOST_NAMED} more files.")
+        lines.append(f"{len(kept) - MOST_NAMED} more files have unsaved changes too.")
     if call.event == BEFORE and call.kind == SHELL:
         lines.append(f"This command names {'them' if several else 'it'}; nothing was run.")
     else:

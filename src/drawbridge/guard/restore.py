@@ -26,14 +26,14 @@ def run(which: str, settings: Settings) -> int:
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
-        raise NotPrivate(f"The copies can't be looked at: {error}. Nothing was changed.") from None
+        raise NotPrivate(f"The copies can't be read: {error}. Nothing was changed.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
-            f"{harmless(copy.path)} contains again what was replaced at {copy.when}."
-            + (" What it held until now is the newest copy." if was_there else "")
+            f"{harmless(copy.path)} was restored to its text of {copy.when}."
+            + (" The text that this replaced is the newest copy." if was_there else "")
         )
     elif not listed:
         print("No copies: nothing was replaced in an editor yet.")
@@ -61,7 +61,9 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
     """Writes the file, after a copy of what it holds, and has the editors show it. Whether there was something to copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in kept_by(rule.snapshot(sockets, [copy.path], settings), "any"):
-        raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
+        raise Refused(
+            f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or discard them first."
+        )
     try:
         if was_there := os.path.exists(copy.path):
             _copy(copy.path, os.path.join(directory, f"{time.time_ns() // 1_000_000}.{os.getpid()}") + copy.path)

@@ -59,7 +59,7 @@ def _wait(call: Call, kept: list[Kept], settings: Settings) -> tuple[str, str]:
             for one in kept:
                 # Where it has crashed its swap file needs the file as it is.
                 if one.found.path not in there and _stamp(one.name) == before[one.name]:
-                    return "", f"{one.editor} was closed without a save."
+                    return "", f"{one.editor} was closed without saving."
             return _news(kept), ""
     return "", f"It was not saved within {seconds} s."
 

@@ -169,7 +169,7 @@ async def _serve(
         try:
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
-            logger.error("not everything has ended within %g s", ENDING_SECONDS)
+            logger.error("not everything ended within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
 

@@ -44,7 +44,9 @@ def create(data: Path, name: str, given: Rights) -> int:
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
     where = f" in {', '.join(device.projects)}" if device.projects else ""
-    _say(f"{device.name} ({device.id}) may {device.scope}{where}, {until}. Its token is printed only this once:")
+    _say(
+        f"{device.name} ({device.id}) has the scope {device.scope}{where}, {until}. Its token is printed only this once:"
+    )
     Terminal(sys.stdout).write(f"{token}\n")
     return 0
 

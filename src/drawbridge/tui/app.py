@@ -104,7 +104,7 @@ class AttachApp(App[None]):
 
     def action_help_quit(self) -> None:
         """Ctrl-C, outside of text fields."""
-        self.notify("q or Ctrl-Q leaves; the agent continues to work.", markup=False)
+        self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation
@@ -147,5 +147,5 @@ class AttachApp(App[None]):
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project does not exist any more: someone has removed it."
+            words = "This project no longer exists: someone has removed it."
             self.notify(words, severity="error", markup=False)

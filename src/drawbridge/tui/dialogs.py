@@ -31,7 +31,7 @@ KEYS: Final = (
     ("m", "what the agent asks about"),
     ("p", "all projects; n adds one there"),
     ("?", "these keys"),
-    ("q", "leave (also Ctrl-Q); the agent continues to work"),
+    ("q", "quit (also Ctrl-Q); the agent continues to work"),
 )
 
 

@@ -63,7 +63,7 @@ async def test_it_proposes_a_change_and_makes_it_when_allowed(demo: Session, pro
 
     assert (project / "README.md").read_text() == proposal.new_text
     assert demo.heard.words == (
-        "You said: “Make it shine”. I write that into `README.md`, if you let me.\nDone: `README.md` has the new line."
+        "You said: “Make it shine”. I will write that into `README.md` if you allow it.\nDone: `README.md` has the new line."
     )
     assert (ended.ok, ended.session_id, ended.cost_usd) == (True, demo.id, 0.0012)
 
@@ -194,7 +194,7 @@ async def test_it_goes_on_where_it_was(project: Path) -> None:
     async with session(hasty(), project, resume=True) as demo:
         question = await asked(demo, "More")
         ended = await decide(demo, question, Decision(allow=True))
-    assert demo.heard.words.startswith("We go on where we were. You said: “More”.")
+    assert demo.heard.words.startswith("We continue where we stopped. You said: “More”.")
     assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
 
 

@@ -171,7 +171,7 @@ class Devices:
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
-                logger.error("no other device is accepted: %s", error)
+                logger.error("no device token is accepted: %s", error)
             return False
         return True
 

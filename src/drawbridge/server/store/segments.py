@@ -227,7 +227,7 @@ def _lock(file: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(errno.EAGAIN, "Another program writes it") from None
+        raise BlockingIOError(errno.EAGAIN, "Another program is writing it") from None
     except OSError:
         pass
 

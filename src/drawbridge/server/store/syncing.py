@@ -79,7 +79,8 @@ def _sync(file: int) -> None:
         sync(file)
     except OSError as error:
         logger.error(
-            "a history may not be on the disk: %s. What is in it can be read until a power cut.", error.strerror
+            "a history may not have reached the disk: %s. It can be read until the power fails.",
+            error.strerror,
         )
 
 

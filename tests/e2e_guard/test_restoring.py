@@ -67,7 +67,7 @@ def test_unsaved_changes_are_not_replaced(desk: GuardedDesk, poem: Path, neovim:
 
 
 def test_what_was_never_replaced_can_not_be_put_back(desk: GuardedDesk) -> None:
-    assert "nothing was replaced" in desk.drawbridge("hook", "--restore")
+    assert "nothing has been replaced" in desk.drawbridge("hook", "--restore")
     refused = desk.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. Nothing was changed" in refused.stderr

@@ -36,7 +36,7 @@ def run(which: str, settings: Settings) -> int:
             + (" The text that this replaced is the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No copies: nothing was replaced in an editor yet.")
+        print("No copies: nothing has been replaced in an editor yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {harmless(copy.path)}")

@@ -28,7 +28,10 @@ PORTS: Final = range(10_000, 65_536)
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that end a bridge in good order."""
 
-SEPARATOR_IN_FOLDER: Final = 'Gemini CLI can\'t find the editor from {}: it reads the ":" in the path as a separator between two folders. Rename the folder.'
+SEPARATOR_IN_FOLDER: Final = (
+    'Gemini CLI can\'t find the editor from {}: it reads the ":" in the path as a separator between two folders. '
+    "Rename the folder."
+)
 
 TOKEN_LENGTH: Final = 32
 """Minimum number of characters in ``DRAWBRIDGE_TOKEN``."""

@@ -281,7 +281,7 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 def _marked(content: bytes) -> bytes:
     """With a first line (in XML: a second one) that shows that setup wrote it, and whether it was changed since."""
     digest = hashlib.sha256(content).hexdigest()[:12]
-    text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it, or with --remove to remove it."
+    text = f"Written by `drawbridge setup serve` ({digest}), which also renews and removes it."
     if content.startswith(b"<?xml"):
         first, _, rest = content.partition(b"\n")
         return first + f"\n<!-- {text} -->\n".encode() + rest

@@ -112,7 +112,7 @@ def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
             raise ValueError("it requires an extension that is not supported")
         at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
     if at != len(data) - id_bytes:
-        raise ValueError("the index is cut")
+        raise ValueError("the index is truncated")
 
 
 class Beside(Struct, frozen=True):

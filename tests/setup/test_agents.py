@@ -187,7 +187,7 @@ def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_
     claude_says("2.1.294")
     said = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
-    assert "Claude Code is 2.1.294: from 2.1.295 on it can also hold an edit back" in said.errors
+    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in said.errors
 
 
 def around(path: Path) -> dict[str, Any]:

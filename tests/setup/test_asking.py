@@ -185,7 +185,9 @@ def test_without_a_terminal_nothing_is_changed(
     said = setup(target, *flags, yes=False)
     assert everything_below(home) == before
     assert said.code == 2
-    assert said.errors.startswith("Nothing was changed: there is no terminal to ask on. Run this again with --yes.\n")
+    assert said.errors.startswith(
+        "Nothing was changed: there is no terminal to confirm it in. Run this again with --yes.\n"
+    )
     if flags:
         assert (said.facts["changed"], said.facts["applied"]) == (True, False)
     else:

@@ -196,7 +196,7 @@ def test_a_text_that_was_changed_meanwhile_is_not_merged_into(desk: Desk) -> Non
     version = text_and_version(desk, path)[1]
     desk.types("more ")
     answer = merge(desk, path, edit(3, 3, "four"), version=version)
-    assert answer == {"merged": False, "reason": "it was changed meanwhile"}
+    assert answer == {"merged": False, "reason": "it has changed in the meantime"}
     assert desk.text(path) == "mine more one\ntwo\nthree\n"
 
 

@@ -70,7 +70,7 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""What an agent server wants to know; of the first four the guard itself thinks nothing."""
+"""What an agent server needs; the guard itself ignores the first four."""
 
 # What a tool does.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 MARK = b"DRAWBRIDGE_AGENT"
-"""In the environment of whatever an agent of a server starts: the server hears of that from the agent itself."""
+"""In the environment of everything that an agent of a server starts: the agent itself reports that to the server."""
 
 PATIENCE = 0.3
-"""Seconds for a server to take what it is told."""
+"""Seconds for a server to receive a message."""
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds between two looks for a server, once the one that had the question is gone; each is twice the one before."""
+"""Seconds between two searches for a server, once the one that had the question has ended; each wait is twice the last."""
 
 SUBAGENT_SECONDS = 60.0
 """The longest wait for an answer to a subagent's question, since its dialog appears only after the hook has ended. The server

@@ -26,7 +26,7 @@ PORTS: Final = range(10_000, 65_536)
 """The range in which a free port is chosen (CON-02 of the connection specification)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The signals that end a bridge in good order."""
+"""The signals that stop a bridge cleanly."""
 
 SEPARATOR_IN_FOLDER: Final = (
     'Gemini CLI can\'t find the editor from {}: it reads the ":" in the path as a separator between two folders. '

@@ -32,8 +32,8 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
     if known < agent.blocks_since:
         since, now = _shown(agent.blocks_since), _shown(known) or "of an unknown version"
         yield (
-            f"{agent.title} is {now}: from {since} on it can also hold an edit back when the guard can't be started at all. "
-            "Run this again after an update."
+            f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
+            "Update it, then run this again."
         )
     if mode := agent.ask_mode:
         if document.get(mode.mode) != mode.asking and not asks(agent, project):

@@ -18,7 +18,7 @@ from drawbridge.tui.screen_projects import ProjectScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
-"""From what was heard until it is drawn, with all that came meanwhile."""
+"""Seconds from a message to its drawing, together with everything that arrived in the meantime."""
 
 WARNING_SECONDS: Final = 60.0
 """For what the owner should see to; a click closes it before."""

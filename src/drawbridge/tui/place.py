@@ -21,7 +21,7 @@ LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 
 RUNNING: Final = "server.json"
-"""In the data directory: what a server that runs says of itself, as its ready line has it."""
+"""In the data directory: what a running server reports about itself, as in its ready line."""
 
 
 @dataclass(frozen=True)

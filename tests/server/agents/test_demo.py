@@ -91,7 +91,7 @@ async def test_denied_it_leaves_the_file_as_it_is(demo: Session, project: Path) 
     [
         ({"file_path": "/etc/motd"}, "I only write in the directory that I was started in."),
         ({"file_path": "../README.md"}, "I only write in the directory that I was started in."),
-        ({"old_string": "not there"}, "the file has changed meanwhile."),
+        ({"old_string": "not there"}, "the file has changed in the meantime."),
         ({"file_path": "gone.md"}, "FileNotFoundError"),
         ({"new_string": "\ud800"}, "UnicodeEncodeError"),
     ],

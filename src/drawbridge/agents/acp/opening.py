@@ -14,8 +14,8 @@ from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeKnow
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent knows: with its error all has come that was sent before. Gemini CLI (0.61.0) goes on telling an
-old session after it has said that it is loaded.
+"""A request that no agent supports: its error arrives after everything that was sent before. Gemini CLI (0.61.0) keeps sending
+updates of an old session after it has reported it as loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")

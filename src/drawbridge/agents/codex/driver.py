@@ -42,7 +42,7 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
 """What would be asked about can't be, so it is not done: only a mode that lets edits through lets Codex write."""
 
 PASSING: Final = ("item.started", "item.updated")
-"""Said again, in full, by ``item.completed``."""
+"""Repeated in full by ``item.completed``."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

@@ -289,7 +289,7 @@ local function check_gemini_setting()
   if ide.enabled == true then
     return ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
   elseif ide.enabled == false then
-    return warn(('ide.enabled is false in %s: it looks for no editor'):format(home(file)), {
+    return warn(('ide.enabled is false in %s: it does not look for an editor'):format(home(file)), {
       'Type /ide enable in it, once.',
     })
   end

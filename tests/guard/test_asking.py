@@ -224,7 +224,7 @@ def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -
 def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unknown: str) -> None:
     neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
-    said = {"ask": "asks to change", "deny": "may not change"}[unknown]
+    said = {"ask": "asks to change", "deny": "can't change"}[unknown]
     assert neovim.told == [f"Claude Code {said} a.py: another editor does not answer"]
     assert without.told == []
 

@@ -76,7 +76,7 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
     what = base_names(call.paths)
     if asked:
         return f"{title(call.agent)} asks to change {what}: another editor does not answer"
-    return f"{title(call.agent)} may not change {what}: another editor does not answer"
+    return f"{title(call.agent)} can't change {what}: another editor does not answer"
 
 
 def shown_difference(kept: Sequence[Kept], settings: Settings) -> str:

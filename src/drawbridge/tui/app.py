@@ -99,7 +99,7 @@ class AttachApp(App[None]):
         if self.client.may("project_create"):
             self._projects.action_new_project(path, "The server has no project in this directory yet.")
         else:
-            words = f"The server has no project in {path}, and this device may not add one."
+            words = f"The server has no project in {path}, and this device can't add one."
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:

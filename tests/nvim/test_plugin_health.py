@@ -241,7 +241,10 @@ class TestGemini:
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            ('{"ide": {"enabled": false}}', "ide.enabled is false in ~/.gemini/settings.json: it does not look for an editor"),
+            (
+                '{"ide": {"enabled": false}}',
+                "ide.enabled is false in ~/.gemini/settings.json: it does not look for an editor",
+            ),
             ('{"general": {}}', "ide.enabled is not set in ~/.gemini/settings.json: only a gemini started by"),
             ('{"ide": // mine', "settings.json can't be read here as JSON"),
         ],

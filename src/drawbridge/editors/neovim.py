@@ -60,7 +60,7 @@ REVISION: Final = 3
 
 NOT_SHOWN: Final = (
     "The agent's terminal did not show the prompt as it was sent: somebody may have typed there. "
-    "It was removed and not sent. Try again later."
+    "The prompt was removed and not sent. Try again later."
 )
 
 CLOSE_SECONDS: Final = 1.0

@@ -79,7 +79,7 @@ def _sync(file: int) -> None:
         sync(file)
     except OSError as error:
         logger.error(
-            "a history may not have reached the disk: %s. It can be read until the power fails.",
+            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
             error.strerror,
         )
 

@@ -428,7 +428,7 @@ def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path, uvloop:
     async def start() -> None:
         await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
 
-    with pytest.raises(AgentUnusable, match="directory is not there any more") as caught:
+    with pytest.raises(AgentUnusable, match="directory no longer exists") as caught:
         (asyncio if loop == "asyncio" else uvloop).run(start())
     assert caught.value.code == "INVALID_PATH"
 

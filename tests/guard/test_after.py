@@ -63,7 +63,7 @@ def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: G
     told = context(guard.say(edited()))
     assert told == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
-        "If the person saves there, that text replaces this one; they have been told."
+        "If the person saves there, that text replaces this one; they have been notified."
     )
     assert neovim.told == ["a.py changed on disk (Claude Code); your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
@@ -295,7 +295,7 @@ def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, proje
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(guard.say(edited(str(buffer.file)), answer="merge"))
-    assert "A merge was not possible: what it held before is not known." in told
+    assert "A merge was not possible: its former text is not known." in told
     assert buffer.text == "mine\n"
 
 

@@ -91,7 +91,7 @@ def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
     if saves:
         assert "were saved just before this call" in let_through(answer)
     else:
-        assert "Nothing was written. Neovim 0.12.4 was closed without a save." in decision(answer, "deny")
+        assert "Nothing was written. Neovim 0.12.4 was closed without saving." in decision(answer, "deny")
 
 
 def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:

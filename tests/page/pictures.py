@@ -85,7 +85,7 @@ class Agent:
             "edits.for_prompt = lambda words, directory: edits.Edit('Write', CHANGE)\n"
             "tell = script.Agent._tell\n"
             "def say(self, text, pace=None):\n"
-            "    return tell(self, ANSWER if 'if you let me' in text else text, pace=0)\n"
+            "    return tell(self, ANSWER if 'if you allow it' in text else text, pace=0)\n"
             "script.Agent._tell = say\n"
             "script.main()\n"
         )

@@ -103,5 +103,5 @@ async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_p
             socket = person.app.client.connection._socket
             assert socket is not None
             socket.transport.abort()
-            await person.sees("The server does not accept the token any more: ", "half a thought")
+            await person.sees("The server no longer accepts the token: ", "half a thought")
             assert person.app.client.connection.state == "refused"

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How an agent is to run. Names are the wire's; what is None or empty is left to the agent."""
+    """How an agent runs. The names are those of the protocol; what is None or empty is left to the agent."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ class Lines:
         self._pieces: list[bytes] = []
         self._size = 0
         self.too_long = False
-        """A line went over the limit. It and all that follows is thrown away."""
+        """A line exceeded the limit. It and everything after it is discarded."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes."""

@@ -316,5 +316,5 @@ async def start(
 
 def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
     if not os.path.isdir(directory):
-        return AgentUnusable("INVALID_PATH", "The project's directory is not there any more.")
+        return AgentUnusable("INVALID_PATH", "The project's directory no longer exists.")
     return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")

@@ -59,14 +59,14 @@ def problems(named: Named) -> list[str]:
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):
         if name not in with_a_program:
-            found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(with_a_program)}")
+            found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
             found.append(f"--agent-path: {path} is not a program")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):
             if name in taken:
-                found.append(f"{flag}: there is an agent {name} already")
+                found.append(f"{flag}: an agent named {name} already exists")
             taken.add(name)
             found += _command_problems(flag, command)
     return found

@@ -19,12 +19,12 @@ def shortage(error: OSError) -> AgentUnusable | None:
             why = f"the server may open {most} files at once, and all are in use"
             what = "Raise the limit (`ulimit -n`, or LimitNOFILE= of the service)"
         case errno.ENFILE:
-            why, what = "this machine has as many files open as it allows", "Raise the limit (sysctl fs.file-max)"
+            why, what = "this machine has reached its limit of open files", "Raise the limit (sysctl fs.file-max)"
         case errno.EAGAIN:
-            why = "the server's user has as many processes as it may"
+            why = "the server's user has reached the limit of processes"
             what = "Raise the limit (`ulimit -u`, or TasksMax= of the service)"
         case errno.ENOMEM:
-            why, what = "this machine has no memory left", "End other programs"
+            why, what = "this machine is out of memory", "End other programs"
         case _:
             return None
     return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or run fewer projects at once (--max-runs).")

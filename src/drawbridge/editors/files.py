@@ -122,8 +122,8 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
 
 def _refuse_special(path: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
-        raise UnusableFile(f"{_shown(path)} is {kind}, not a file with text. {_REMEDY}")
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
+        raise UnusableFile(f"{_shown(path)} is {kind}. {_REMEDY}")
 
 
 def _refuse_unreadable(path: str, error: OSError) -> NoReturn:

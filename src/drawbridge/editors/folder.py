@@ -96,7 +96,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge is ending. The proposal was not decided.", "warn")
+            self._say("The bridge is stopping. The proposal was not decided.", "warn")
         self._asked = None
         self._waiting.clear()
 
@@ -174,7 +174,7 @@ class Folder:
 
     def _failed(self, error: Exception) -> None:
         """No proposal can be answered without the task that asks, so the bridge ends."""
-        self._say("Drawbridge failed and can't ask here any more. Its log has the reason.", "warn")
+        self._say("Drawbridge failed and can no longer ask here. Its log has the reason.", "warn")
         if self._listener is not None:
             self._listener(Gone())
 
@@ -190,7 +190,7 @@ class Folder:
                 decision = await self._decide(proposal)
             except _Withdrawn:
                 self._end_prompt()
-                self._say("Withdrawn: it was decided elsewhere or is not needed any more.", "warn")
+                self._say("Withdrawn: it was decided elsewhere or is no longer needed.", "warn")
                 decision = None
             self._asked = None
             if decision is not None and self._listener is not None:

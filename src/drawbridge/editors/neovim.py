@@ -56,11 +56,11 @@ return require('drawbridge.link').REVISION
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
 REVISION: Final = 3
-"""Of what the two halves say to each other; the same number stands in ``link.lua``."""
+"""The revision of the messages between the two halves; ``link.lua`` contains the same number."""
 
 NOT_SHOWN: Final = (
     "The agent's terminal did not show the prompt as it was sent: somebody may have typed there. "
-    "It was taken out again and not sent. Try again later."
+    "The prompt was removed and not sent. Try again later."
 )
 
 CLOSE_SECONDS: Final = 1.0

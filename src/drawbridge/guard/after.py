@@ -91,7 +91,7 @@ def _about_unsaved(
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
                 f"{one.editor}, which were not touched.{reason} If the person saves there, that text replaces this one; "
-                "they have been told."
+                "they have been notified."
             ) + _difference(one, settings, why)
     if merges:
         for one in left:

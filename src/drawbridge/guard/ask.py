@@ -132,7 +132,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "takes no connections"  # its queue is full, so it hangs
+        answer.problem = "accepts no connections"  # its queue is full, so it hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)
@@ -189,7 +189,7 @@ def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Requ
         found.answer.problem = "hung up"
         return True
     except ValueError as error:
-        found.answer.problem = f"answered nonsense ({error})"
+        found.answer.problem = f"sent an invalid answer ({error})"
         return True
     return False
 

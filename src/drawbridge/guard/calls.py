@@ -70,7 +70,7 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""What an agent server wants to know; of the first four the guard itself thinks nothing."""
+"""What an agent server needs; the guard itself ignores the first four."""
 
 # What a tool does.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
@@ -174,7 +174,7 @@ def _shown(value: "Any") -> str:
 
 
 def _directory(value: "Any", base: str = "") -> str:
-    """An absolute directory: ``value``, relative to ``base``; without a value ``base``, and without both the working directory."""
+    """``value`` as an absolute directory, relative to ``base``; without it ``base``, and without both the working directory."""
     directory = _text(value)
     if directory.startswith("/"):
         return directory

@@ -1,4 +1,4 @@
-"""Every hook call but the one before an edit: those before reads and commands, after any tool, at prompts and session starts."""
+"""Every hook call except those before an edit: before reads and commands, after any tool, at prompts and session starts."""
 
 from drawbridge.guard import calls, rule
 
@@ -38,8 +38,8 @@ def _before_read(call: "calls.Call", sockets: "Sockets", settings: "Settings") -
 
                 return calls.add_context(
                     call,
-                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
-                    "which is older.",
+                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the older version "
+                    "on disk.",
                 )
     return calls.NO_OPINION
 
@@ -52,7 +52,7 @@ def _before_shell(
         from drawbridge.guard import protect
 
         # The silent editor may have any file open, but people stop reading a dialog that appears for every command.
-        protect.log_silent(call, answers, "commands are let through", settings, environ)
+        protect.log_silent(call, answers, "commands are allowed", settings, environ)
     policy = rule.policy_for(call.tool, settings)
     unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.protects(file, policy)]
     if not unsaved:

@@ -39,7 +39,7 @@ def answer(
         _notify_editors(settings, environ)
     if settings["fail"] != "closed":
         return calls.NO_OPINION
-    reason = CLOSED.format(what if unusable else "an error of its own")
+    reason = CLOSED.format(what if unusable else "an internal error")
     return calls.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else calls.NO_OPINION
 
 

@@ -27,7 +27,9 @@ UNCHECKED = (
     "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny edits then. Nothing was "
     "written. `drawbridge info` shows the problem."
 )
-BAD_PATH = "The path contains a line break, a NUL byte or half a character. Nothing was written; use a path without it."
+BAD_PATH = (
+    "The path contains a line break, a NUL byte or an incomplete character. Nothing was written; use a path without it."
+)
 
 
 def run(settings: "Settings") -> "NoReturn":

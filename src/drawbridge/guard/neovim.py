@@ -96,7 +96,7 @@ class AnswerReader:
 
 
 def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
-    """One msgpack value and the position after it. Raises ``IndexError`` if data is missing, ``ValueError`` if it is invalid."""
+    """One msgpack value and the position after it. Raises ``IndexError`` for missing data, ``ValueError`` for invalid data."""
     kind = data[at]
     at += 1
     if kind < 0x80:
@@ -168,4 +168,4 @@ def _map(data: bytes, at: int, count: int, depth: int) -> "tuple[dict[Any, Any],
     try:
         return dict(zip(items[::2], items[1::2], strict=True)), at
     except TypeError:
-        raise ValueError("a key of a map is none") from None
+        raise ValueError("a key of a map can't be used as a key") from None

@@ -81,7 +81,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
         if len(lines) > MOST_FILES:
             lines[MOST_FILES:] = [f"- and {len(lines) - MOST_FILES} more"]
         yield (
-            "Files with unsaved changes in an editor (what is on disk is older than what the person sees):\n"
+            "Files with unsaved changes in an editor (the files on disk are older than what the person sees):\n"
             + "\n".join(lines)
         )
 

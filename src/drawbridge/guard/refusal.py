@@ -32,7 +32,7 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
     several = len({one.name for one in protected}) > 1
     lines = [f"{_where(one)}." for one in protected[:MOST_NAMED]]
     if len(protected) > MOST_NAMED:
-        lines.append(f"So have {len(protected) - MOST_NAMED} more files.")
+        lines.append(f"{len(protected) - MOST_NAMED} more files have unsaved changes too.")
     if call.event == BEFORE and call.kind == SHELL:
         lines.append(f"This command names {'them' if several else 'it'}; nothing was run.")
     else:
@@ -76,7 +76,7 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
     what = base_names(call.paths)
     if asked:
         return f"{title(call.agent)} asks to change {what}: another editor does not answer"
-    return f"{title(call.agent)} may not change {what}: another editor does not answer"
+    return f"{title(call.agent)} can't change {what}: another editor does not answer"
 
 
 def shown_difference(protected: Sequence[UnsavedFile], settings: Settings) -> str:

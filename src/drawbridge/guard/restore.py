@@ -26,17 +26,17 @@ def run(which: str, settings: Settings) -> int:
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
-        raise NotPrivate(f"The copies can't be looked at: {error}. Nothing was changed.") from None
+        raise NotPrivate(f"The copies can't be read: {error}. Nothing was changed.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
-            f"{harmless(copy.path)} contains again what was replaced at {copy.when}."
-            + (" What it held until now is the newest copy." if was_there else "")
+            f"{harmless(copy.path)} was restored to its text of {copy.when}."
+            + (" The text that this replaced is the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No copies: nothing was replaced in an editor yet.")
+        print("No copies: nothing has been replaced in an editor yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {harmless(copy.path)}")
@@ -61,7 +61,9 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
     """Copies the file's current content, writes the file, and makes editors reload it. Returns whether there was a copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
-        raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
+        raise Refused(
+            f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or discard them first."
+        )
     try:
         if was_there := os.path.exists(copy.path):
             _copy(copy.path, os.path.join(directory, f"{time.time_ns() // 1_000_000}.{os.getpid()}") + copy.path)

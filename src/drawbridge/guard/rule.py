@@ -23,7 +23,7 @@ def snapshot(
     for found in answers:
         if not _is_snapshot(found.result, len(paths)):
             found.result = None
-            found.problem = found.problem or "answered nonsense"
+            found.problem = found.problem or "sent an invalid answer"
     return answers
 
 

@@ -61,7 +61,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
             for one in protected:
                 # After a crash the swap file can be recovered only if the file is unchanged.
                 if one.found.path not in there and _stamp(one.name) == before[one.name]:
-                    return "", f"{one.editor} was closed without a save."
+                    return "", f"{one.editor} was closed without saving."
             return _news(protected), ""
     return "", f"It was not saved within {seconds} s."
 

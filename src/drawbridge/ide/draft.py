@@ -51,7 +51,7 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
         where = f"line {merged.start + 1} of the saved file"
         if unsaved:
             raise Refused(
-                f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. "
+                f"The proposal changes lines with unsaved work in the editor ({where}). Nothing was changed. "
                 "Save or undo that work first, or decide in the agent's own dialog.",
                 "{agent} wants to change lines of {file} that you have not saved. "
                 "Answer in its terminal, or refuse there, save, and ask again.",

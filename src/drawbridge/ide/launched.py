@@ -26,10 +26,11 @@ PORTS: Final = range(10_000, 65_536)
 """The range in which a free port is chosen (CON-02 of the connection specification)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The signals that end a bridge in good order."""
+"""The signals that stop a bridge cleanly."""
 
 SEPARATOR_IN_FOLDER: Final = (
-    'Gemini CLI can\'t find the editor from {}: to it, the ":" in the path separates two folders. Rename the folder.'
+    'Gemini CLI can\'t find the editor from {}: it reads the ":" in the path as a separator between two folders. '
+    "Rename the folder."
 )
 
 TOKEN_LENGTH: Final = 32

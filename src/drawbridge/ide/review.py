@@ -257,7 +257,7 @@ class Reviews:
             yield review
         except BaseException:
             # Cancelled (the agent went, or does not want the answer any more) or not shown at all.
-            self._withdraw(review, "the agent went")
+            self._withdraw(review, "the agent has disconnected")
             raise
         finally:
             self._by_id.pop(review.approval.id, None)

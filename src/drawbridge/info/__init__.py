@@ -93,7 +93,7 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
         elif guard.state == "off":
             problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
-            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may pass over what is in it.")
+            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it.")
         elif guard.state == "works" and guard.problem:
             problems.append(f"The guard for {name} is of another version: {guard.problem}. {reinstall}")
     return problems

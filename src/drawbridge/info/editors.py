@@ -69,7 +69,7 @@ def look(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple
     for answer in answers:
         here = answer.path.startswith(prefix) or answer.path in at_home
         state: State = "live" if _is_snapshot(answer.result) else "silent"
-        problem = "" if state == "live" else answer.problem or "answered nonsense"
+        problem = "" if state == "live" else answer.problem or "sent an invalid answer"
         sockets.append(Socket(answer.path, answer.kind, state, here, problem))
     known = {entry.path for entry in sockets}
     sockets += [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if path not in known]

@@ -36,7 +36,7 @@ def problems(named: str | None) -> list[str]:
     often = "once" if len(found) == 1 else f"{len(found)} times"
     then = "let the call through" if how == "open" else "denied it"
     return [
-        f"The guard failed {often} within a day. Last, at {when[11:16]} for {agent}, it {then}: {what}. {path} has all."
+        f"The guard failed {often} within a day. Last, at {when[11:16]} for {agent}, it {then}: {what}. {path} has the details."
     ]
 
 

@@ -164,7 +164,7 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it gave no answer within {RUN_SECONDS:g} seconds", 0
+        return f"it did not answer within {RUN_SECONDS:g} seconds", 0
     except OSError as error:
         return f"it can't be run: {(error.strerror or 'unknown reason').lower()}", 0
     took = round((time.monotonic() - began) * 1000, 1)

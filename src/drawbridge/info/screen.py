@@ -156,7 +156,7 @@ def _guards(report: Report) -> Iterator[Line]:
         elif guard.problem:
             yield Line("●", guard.agent, path, "of another version", "warn")
         else:
-            took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tried"
+            took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tested"
             yield Line("●", guard.agent, path, took)
 
 

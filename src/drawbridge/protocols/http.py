@@ -124,7 +124,7 @@ class HttpConnection:
         """
         assert self._asked is not None, "nobody asked for a WebSocket"
         if not self._asked.upgrade:
-            self.respond(426, "Here a WebSocket is served, nothing else.", [("Upgrade", "websocket")])
+            self.respond(426, "This path serves WebSockets only.", [("Upgrade", "websocket")])
             return []
         if not self._bodyless or self._http.their_http_version != b"1.1":
             self.respond(400, "A WebSocket handshake is an HTTP/1.1 request without a body.")

@@ -51,7 +51,9 @@ def create(data: Path, name: str, given: Rights) -> int:
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
     where = f" in {', '.join(device.projects)}" if device.projects else ""
-    _say(f"{device.name} ({device.id}) may {device.scope}{where}, {until}. Its token is printed only this once:")
+    _say(
+        f"{device.name} ({device.id}) has the scope {device.scope}{where}, {until}. Its token is printed only this once:"
+    )
     Terminal(sys.stdout).write(f"{token}\n")
     return 0
 
@@ -123,9 +125,9 @@ BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
 """Colours of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
 
 ALONE: Final = (
-    "The server listens on this machine only, so a phone can't reach it. Start it for this network with",
-    "`drawbridge serve --host 0.0.0.0`, or with the name of a tunnel or VPN to this machine,",
-    "`drawbridge serve --public-host NAME`; then pair again. The code is valid for a browser on this machine.",
+    "The server listens on this machine only, so a phone can't reach it. A browser on this machine can use the code.",
+    "For a phone, restart the server with --host 0.0.0.0 (or, behind a tunnel or VPN, with --public-host NAME),",
+    "and pair again.",
 )
 
 
@@ -148,7 +150,7 @@ def link(server: Running, code: str) -> str:
 
 def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> None:
     minutes = int(CODE_LIFETIME.total_seconds() // 60)
-    lines = [f"For one device, which may {scope}; valid for {minutes} minutes.", ""]
+    lines = [f"For one device, with the scope {scope}; valid for {minutes} minutes.", ""]
     if server.loopback:
         lines += [*ALONE, ""]
     else:

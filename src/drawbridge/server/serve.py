@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -168,7 +169,7 @@ async def _serve(
         try:
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
-            logger.error("not everything has ended within %g s", ENDING_SECONDS)
+            logger.error("not everything ended within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
 
@@ -261,10 +262,13 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
         )
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
-        raise NoPort(
-            f"Port {port} on {host} is not available: {why}. Nothing was started. Stop the program that listens "
-            f"there, or choose another port with {flag}."
-        ) from None
+        if error.errno == errno.EADDRINUSE:
+            remedy = f"Stop the program that listens there, or choose another port with {flag}."
+        elif error.errno == errno.EADDRNOTAVAIL:
+            remedy = "Choose an address of this machine with --host."
+        else:
+            remedy = f"Choose another port with {flag}."
+        raise NoPort(f"Port {port} on {host} is not available: {why}. Nothing was started. {remedy}") from None
     listener.setblocking(False)
     return listener
 

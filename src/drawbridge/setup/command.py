@@ -161,7 +161,7 @@ def _show_lines(lines: list[str]) -> None:
 
 def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
-        _say("Nothing was changed: there is no terminal to ask on. Run this again with --yes.", sys.stderr)
+        _say("Nothing was changed: there is no terminal to confirm it in. Run this again with --yes.", sys.stderr)
     if chosen.json:
         _say(json.dumps(said))
         return

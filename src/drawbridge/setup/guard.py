@@ -152,11 +152,9 @@ def plan_removal(name: str, project: Path | None) -> Plan:
     return Plan(
         steps,
         done=f"Done: {agent.title} no longer calls the guard.",
-        nothing=f"Nothing to remove: {loaded.path} contains nothing of Drawbridge.",
+        nothing=f"Nothing to remove: {loaded.path} contains nothing from setup.",
         about={
-            loaded.path: "the guard's hooks are removed"
-            if after is not None
-            else "it contains nothing but the guard's hooks",
+            loaded.path: "the guard's hooks are removed" if after is not None else "it contains only the guard's hooks",
             stub: "what the hooks start",
         },
         finish=finish,

@@ -32,8 +32,8 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
     if known < agent.blocks_since:
         since, now = _shown(agent.blocks_since), _shown(known) or "of an unknown version"
         yield (
-            f"{agent.title} is {now}: from {since} on it can also hold an edit back when the guard can't be started at all. "
-            "Run this again after an update."
+            f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
+            "Update it, then run this again."
         )
     if mode := agent.ask_mode:
         if document.get(mode.mode) != mode.asking and not asks(agent, project):
@@ -41,7 +41,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
         elif not any(mode.disabled in (one.get(mode.lasting), one.get(mode.also_lasting)) for one in found.values()):
             yield mode.not_kept
     if project and not agent.shared_file:
-        yield f"{here} names the Python of this machine: it is not for others, so keep it out of version control."
+        yield f"{here} names the Python of this machine, so keep it out of version control."
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:

@@ -39,7 +39,7 @@ REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
 
 STARTER = """\
--- Written by `drawbridge setup nvim`, which takes it away with --remove: starts Drawbridge unless your own configuration
+-- Written by `drawbridge setup nvim`, which removes it with --remove: starts Drawbridge unless your own configuration
 -- has called require('drawbridge').setup{{...}} by then.
 if vim.fn.has('nvim-0.7') == 1 then
   vim.api.nvim_create_autocmd('VimEnter', {{

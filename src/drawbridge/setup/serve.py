@@ -38,7 +38,7 @@ PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CL
 
 UNIT: Final = """\
 [Unit]
-Description=Drawbridge: coding agents on this machine, steered from anywhere
+Description=Drawbridge: coding agents on this machine, controlled from anywhere
 StartLimitIntervalSec=5min
 StartLimitBurst=5
 
@@ -47,19 +47,19 @@ Type=exec
 ExecStart={command}
 {environment}
 EnvironmentFile=-{secrets}
-# A crash is followed by a new start; settings that can't be used (2) would not get better by it.
+# A crash is followed by a restart; settings that can't be used (exit code 2) need a person first.
 Restart=on-failure
 RestartSec=2
 RestartPreventExitStatus=2
-# The server is asked to end and ends its agents cleanly; what is left after that is killed.
+# The server gets SIGTERM and ends its agents cleanly; what is left after that is killed.
 KillMode=mixed
 TimeoutStopSec=30
 # An agent that takes too much memory loses its own process, not the server and the other agents.
 OOMPolicy=continue
-# No image of the server's memory, with the token in it, is left on the disk.
+# No core dump of the server, which would contain the token, is left on the disk.
 LimitCORE=0:infinity
-# Nothing that hides /home, /tmp or system calls from the service: its agents build, test and debug your projects. What they
-# are held to is the server's own business (drawbridge serve --help: --restricted, --max-memory, --unconfined).
+# Nothing here hides /home, /tmp or system calls from the service: its agents build, test and debug your projects. The
+# server itself limits them (drawbridge serve --help: --restricted, --max-memory, --unconfined).
 
 [Install]
 WantedBy=default.target
@@ -281,7 +281,7 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 def _marked(content: bytes) -> bytes:
     """With a first line (in XML: a second one) that shows that setup wrote it, and whether it was changed since."""
     digest = hashlib.sha256(content).hexdigest()[:12]
-    text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it; it can remove it, too."
+    text = f"Written by `drawbridge setup serve` ({digest}), which also renews and removes it."
     if content.startswith(b"<?xml"):
         first, _, rest = content.partition(b"\n")
         return first + f"\n<!-- {text} -->\n".encode() + rest

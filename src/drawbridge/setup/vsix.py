@@ -45,7 +45,7 @@ def pack(extension_dir: Path, target: Path) -> None:
                 _add(archive, name, data)
         temporary.replace(target)
     except OSError as error:
-        raise NotWritable(f"{target} can't be written: {error.strerror}. Name a place that is yours.") from None
+        raise NotWritable(f"{target} can't be written: {error.strerror}. Name a file that you can write.") from None
     finally:
         with contextlib.suppress(OSError):  # it has become the target
             temporary.unlink()

@@ -18,7 +18,7 @@ from drawbridge.tui.screen_projects import ProjectScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
-"""From what was heard until it is drawn, with all that came meanwhile."""
+"""Seconds from a message to its drawing, together with everything that arrived in the meantime."""
 
 WARNING_SECONDS: Final = 60.0
 """For what the owner should see to; a click closes it before."""
@@ -99,12 +99,12 @@ class AttachApp(App[None]):
         if self.client.may("project_create"):
             self._projects.action_new_project(path, "The server has no project in this directory yet.")
         else:
-            words = f"The server has no project in {path}, and this device may not add one."
+            words = f"The server has no project in {path}, and this device can't add one."
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:
         """Ctrl-C, outside of text fields."""
-        self.notify("q or Ctrl-Q leaves; the agent continues to work.", markup=False)
+        self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation
@@ -147,5 +147,5 @@ class AttachApp(App[None]):
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project does not exist any more: someone has removed it."
+            words = "This project no longer exists: someone has removed it."
             self.notify(words, severity="error", markup=False)

@@ -15,7 +15,7 @@ from drawbridge.tui.wording import one_line
 TROUBLE: Final = {
     "connecting": "Connecting…",
     "waiting": "Not connected to the server. Retrying… What you write is kept.",
-    "refused": "The server does not accept the token any more",
+    "refused": "The server no longer accepts the token",
 }
 
 ROOMY: Final = 60

@@ -20,7 +20,7 @@ PAGE: Final = 120
 """Records of a page of history."""
 
 TOO_FAR: Final = 1_000
-"""Behind by more, a conversation begins anew at its end instead of hearing all of it."""
+"""If it is behind by more records, a conversation restarts at its end instead of receiving all of them."""
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
@@ -47,11 +47,11 @@ class Client:
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self.features: frozenset[str] | None = None
-        """The types that the server takes from this client; None until it has said so."""
+        """The types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
         """The permission modes that this server accepts; None until it has reported them, or if it does not."""
         self._ids: set[str] = set()
-        """What the server has called this client: another id on every connection."""
+        """The id that the server gave this client: another one for every connection."""
         self.agents: list[str] = []
         """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None

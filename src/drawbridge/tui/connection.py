@@ -179,7 +179,7 @@ class Connection:
                 while not _is_taken(json.loads(await socket.recv())):
                     pass
         except (ValueError, LookupError, TypeError):
-            raise InvalidMessage("it speaks another language") from None
+            raise InvalidMessage("it does not use the Drawbridge protocol") from None
 
     async def _listen(self, socket: ClientConnection) -> None:
         """Until it ends."""

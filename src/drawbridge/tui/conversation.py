@@ -66,13 +66,13 @@ class Conversation:
         """The highest ``seq`` that ``items`` has; below ``cursor`` where the end was let go."""
         self.items: list[Item] = []
         self.open: dict[str, Json] = {}
-        """Open approvals by id, as the server says them."""
+        """Open approvals by id, as the server sends them."""
         self.answers: dict[str, Json] = {}
-        """How approvals were settled, as far as that was heard."""
+        """How approvals were resolved, as far as that was received."""
         self.run: Json | None = None
         self.queue: list[Json] = []
         self.live = ""
-        """What is being said and is not kept yet."""
+        """Partial text that is not in the history yet."""
         self.thinking = False
         self.cost = 0.0
         self._keys = count(1)

@@ -21,7 +21,7 @@ LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 
 RUNNING: Final = "server.json"
-"""In the data directory: what a server that runs says of itself, as its ready line has it."""
+"""In the data directory: what a running server reports about itself, as in its ready line."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Finder:
         self._ca = ca
         self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
         if ca is not None and fingerprint is not None:
-            raise BadSetting("--ca and --fingerprint exclude each other. Nothing was sent.")
+            raise BadSetting("--ca and --fingerprint can't be combined. Nothing was sent.")
         if self._token_file is None and self._url is not None and not is_here(self._url):
             raise BadSetting(
                 f"The server at {self._url} is not on this machine: its token is needed. Nothing was sent; "
@@ -107,7 +107,9 @@ def _checked_url(url: str) -> str:
         raise BadSetting(f"--url {url} is not the address of a server, such as wss://HOST:8443/ws. Nothing was sent.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
     if scheme == "ws" and not is_here(address):
-        raise BadSetting(f"--url {url} would send the token over the network as it is. Nothing was sent; use wss://.")
+        raise BadSetting(
+            f"--url {url} would send the token over the network unencrypted. Nothing was sent; use wss://."
+        )
     return address
 
 

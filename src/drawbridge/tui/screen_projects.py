@@ -24,7 +24,7 @@ from drawbridge.tui.store import Project
 
 NOTHING = "No project yet. A project is a directory on the server's machine in which an agent works."
 ADD = "\n\nPress n to add one."
-ASK = "\n\nThis device may not add one; the server's owner can."
+ASK = "\n\nThis device can't add one; the server's owner can."
 
 
 class ProjectList(OptionList):

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Project: TypeAlias = dict[str, Any]
-"""As the server tells it in lists and in ``project_state``."""
+"""As the server sends it in lists and in ``project_state``."""
 
 
 class Projects:
     def __init__(self) -> None:
         self.all: dict[str, Project] = {}
         self.known = False
-        """False until the list was heard once."""
+        """False until the list was received once."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         """One message, whatever it is."""

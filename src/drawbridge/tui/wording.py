@@ -52,7 +52,7 @@ QUESTIONS: Final = "AskUserQuestion"
 """The tool with which an agent asks a person questions of its own."""
 
 AT_THE_DESK: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reasons begin with which a question ended at the desk: nobody has withdrawn it."""
+"""How the reasons of approvals begin that were resolved in the terminal: they were not withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:

@@ -266,7 +266,7 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
             "SESSION_NOT_FOUND",
-            f"The agent does not have this conversation (any more): No conversation found with session ID: {ID}. "
+            f"The agent does not have this conversation, or no longer has it: No conversation found with session ID: {ID}. "
             "Start a new session.",
         ),
         (

@@ -164,7 +164,7 @@ def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
 
 def test_where_only_plans_are_allowed_no_answer_leads_out_of_the_mode() -> None:
     check_allowed(Ceilings(), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
-    with pytest.raises(ClientError, match="leave the mode plan"):
+    with pytest.raises(ClientError, match="leave plan mode"):
         check_allowed(Ceilings(modes=("plan",)), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
 
 

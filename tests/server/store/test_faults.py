@@ -263,7 +263,7 @@ def test_a_disk_that_fails_afterwards_is_said_in_the_log(
     history = open_history(tmp_path, fsync="second")
     fill(history, 1)
     history.close()
-    assert "may not be on the disk: Input/output error" in caplog.text
+    assert "may not have reached the disk: Input/output error" in caplog.text
 
 
 def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

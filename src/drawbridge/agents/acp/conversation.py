@@ -86,7 +86,7 @@ class Conversation:
         self._waited_for: set[str] = set()
         self._out: list[bytes] = []
         self.junk = Tail(JUNK_LIMIT)
-        """What came between the messages and is none."""
+        """Output between the messages that is not a message."""
         self._request(next(self._steps), self._opened)
 
     @property

@@ -73,7 +73,7 @@ class Listing:
         return [Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
-        raise RuntimeError("this process takes no prompts")
+        raise RuntimeError("this process accepts no prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
         """Does nothing: this process asks nothing."""

@@ -14,8 +14,8 @@ from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeKnow
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent knows: with its error all has come that was sent before. Gemini CLI (0.61.0) goes on telling an
-old session after it has said that it is loaded.
+"""A request that no agent supports: its error arrives after everything that was sent before. Gemini CLI (0.61.0) keeps sending
+updates of an old session after it has reported it as loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
@@ -199,7 +199,7 @@ class Opening:
             raise AgentUnusable(FAILED, f"{self._name} could not be initialised: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
             spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
-            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; {wire.VERSION} is needed. Update it.")
+            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
         return told.abilities
 
     def _session(self) -> Request:
@@ -236,7 +236,9 @@ class Opening:
             failure = not_logged_in(self._name, fault.text)
             return AgentUnusable(failure.code, failure.text)
         if self._launch.resume or self._launch.fork_from:
-            text = f"{self._name} does not have this conversation (any more): {fault.text} Start a new session."
+            text = (
+                f"{self._name} does not have this conversation, or no longer has it: {fault.text} Start a new session."
+            )
             return AgentUnusable(NO_SESSION, text)
         return AgentUnusable(FAILED, f"{self._name} could not start a conversation: {fault.text}")
 

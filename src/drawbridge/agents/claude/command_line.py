@@ -29,7 +29,7 @@ STREAM: Final = (
 )
 
 STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-"""Makes the CLI report ``session_state_changed``: only its "idle" means that no subagent works any more (2.1.329)."""
+"""Makes the CLI report ``session_state_changed``: only its "idle" means that all subagents are done (2.1.329)."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -44,7 +44,7 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""Characters of a mode's name; what is longer is none."""
+"""The longest name of a mode, in characters; a longer one is ignored."""
 
 
 class _Request(Struct):
@@ -106,7 +106,7 @@ class Conversation:
         self._out: list[bytes] = []
         self.junk = Tail(JUNK_LIMIT)
         self.junk_lines = 0
-        """What came between the messages and is none; it helps to understand a process that dies."""
+        """Output between the messages that is not a message; it helps to explain why a process died."""
 
     @property
     def turn_open(self) -> bool:

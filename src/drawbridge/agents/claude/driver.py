@@ -106,7 +106,7 @@ class Claude:
             shown = ".".join(map(str, numbers))
             raise AgentUnusable(
                 "AGENT_TOO_OLD",
-                f"Claude Code {shown} is too old; {oldest} is needed. Run `claude update` on the server's machine.",
+                f"Claude Code {shown} is too old; {oldest} or newer is required. Run `claude update` on the server's machine.",
             )
         return ".".join(map(str, numbers))
 

@@ -50,7 +50,9 @@ def failure(
 def explained(name: str, said: str) -> Failure | None:
     """The failures that a person can do something about, by the words they come with."""
     if _NO_CONVERSATION in said:
-        return Failure(NO_SESSION, f"{name} does not have this conversation (any more): {said} Start a new session.")
+        return Failure(
+            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
+        )
     return None
 
 

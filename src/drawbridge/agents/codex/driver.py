@@ -42,7 +42,7 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
 """What would be asked about can't be, so it is not done: only a mode that lets edits through lets Codex write."""
 
 PASSING: Final = ("item.started", "item.updated")
-"""Said again, in full, by ``item.completed``."""
+"""Repeated in full by ``item.completed``."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -75,7 +75,7 @@ def arguments(launch: Launch) -> Iterator[str]:
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
     if session_id is not None and not _UUID.fullmatch(session_id):
-        raise AgentUnusable(NO_SESSION, f"{ROW.title} knows no conversation with this id. Start a new session.")
+        raise AgentUnusable(NO_SESSION, f"{ROW.title} has no conversation with this id. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
         raise AgentUnusable("VALIDATION_FAILED", "options.model: it is not a model's name. The agent was not started.")
     yield "exec"
@@ -119,7 +119,9 @@ class Conversation(Turn):
         told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
         said = self._error or "\n".join(told) or words
         if "no rollout found" in said:
-            return Failure(NO_SESSION, f"{self.name} does not have this conversation (any more). Start a new session.")
+            return Failure(
+                NO_SESSION, f"{self.name} does not have this conversation, or no longer has it. Start a new session."
+            )
         if "401 Unauthorized" in said:
             return not_logged_in(self.name, said)
         if "usage limit" in said:

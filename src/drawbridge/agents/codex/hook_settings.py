@@ -22,7 +22,7 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
     with contextlib.suppress(OSError, ValueError):
         features = tomllib.loads(path.read_text("utf-8")).get("features")
         if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
-            note = f"{path} has [features] hooks = false: no hook runs, and nothing is guarded, until that is gone."
+            note = f"{path} has [features] hooks = false: no hook runs, and nothing is guarded, until you remove that."
             yield Switch(path, "features.hooks", note)
 
 

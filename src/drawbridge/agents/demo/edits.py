@@ -53,7 +53,7 @@ def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
         old, new = str(given["old_string"]), str(given["new_string"])
         text = path.read_bytes().decode()
         if (text.count(old) if old else not text) != 1:
-            return "the file has changed meanwhile."
+            return "the file has changed in the meantime."
         path.write_bytes(text.replace(old, new, 1).encode())
     except (OSError, KeyError, UnicodeError) as error:
         return f"{type(error).__name__}: {error}"

@@ -24,7 +24,7 @@ PRICE: Final = 0.0004
 
 WORD_SECONDS: Final = 0.03
 
-HELP: Final = """I am the demo agent: a script, no model. Whatever you ask, I propose a small change of a file here and \
+HELP: Final = """I am the demo agent: a script, not a model. Whatever you ask, I propose a small change to a file here and \
 wait for your yes or no. I also know:
 - `/ask`: I ask you a question with choices
 - `/slow 20`: I talk for 20 seconds, so that you can interrupt me
@@ -162,7 +162,7 @@ class Agent:
             case "/ask":
                 return self._ask()
             case "/fail":
-                self._tell("I was told to fail, and so I do.")
+                self._tell("I was told to fail, so I fail.")
                 raise Failed("The demo agent failed, as it was told to.")
             case "/crash":
                 sys.stderr.write("The demo agent crashed, as it was told to.\n")
@@ -171,11 +171,11 @@ class Agent:
                 return self._change(words)
 
     def _change(self, words: str) -> str:
-        hello = "We go on where we were. " if self._resumed else ""
+        hello = "We continue where we stopped. " if self._resumed else ""
         self._resumed = False
         edit = demo_edits.for_prompt(words, os.getcwd())
         name = os.path.relpath(edit.input["file_path"])
-        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I write that into `{name}`, if you let me.")
+        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I will write that into `{name}` if you allow it.")
         answer = self._may_i(edit.tool, edit.input)
         if answer.get("behavior") != "allow":
             self._tool_result(answer.get("message") or "No.", is_error=True)

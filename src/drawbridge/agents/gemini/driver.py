@@ -36,7 +36,9 @@ class Gemini(Acp):
         command = [program(self.name, self._command[0], self._environment, self.title), *self._command[1:]]
         for directory in launch.options.add_dirs:
             if "," in directory:
-                raise AgentUnusable("VALIDATION_FAILED", "options.add_dirs: Gemini CLI takes no path with a comma.")
+                raise AgentUnusable(
+                    "VALIDATION_FAILED", "options.add_dirs: Gemini CLI accepts no path that contains a comma."
+                )
             command.append(f"--include-directories={directory}")
         told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()))
         if launch.resume:

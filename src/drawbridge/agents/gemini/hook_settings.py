@@ -25,7 +25,7 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "hooksConfig", "enabled") is False:
-        note = f"{path} has hooksConfig.enabled = false: no hook runs, and nothing is guarded, until that is gone."
+        note = f"{path} has hooksConfig.enabled = false: no hook runs, and nothing is guarded, until you remove that."
         yield Switch(path, "hooksConfig.enabled", note)
     disabled = value_at(content, "hooksConfig", "disabled")
     if isinstance(disabled, list) and "drawbridge" in disabled:

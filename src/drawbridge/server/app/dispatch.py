@@ -133,7 +133,7 @@ class Dispatch:
             )
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
-            logger.exception("a defect in %s", row.name)
+            logger.exception("internal error in %s", row.name)
             text = "The server failed. Its log has the details under the correlation id."
             raise ClientError("INTERNAL_ERROR", text) from None
 

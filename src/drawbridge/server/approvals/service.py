@@ -184,7 +184,7 @@ class Approvals:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)
         if verdict is None:
             return ClientError(
-                "APPROVAL_NOT_FOUND", "This project has no question with that id.", field="data.approval_id"
+                "APPROVAL_NOT_FOUND", "This project has no approval with that id.", field="data.approval_id"
             )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}

@@ -259,13 +259,13 @@ class Access:
             )
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
-                "The signature is for another host name or port than this server's. Connect to the server's own port: "
+                "The signature is for a host name or port that is not this server's. Connect to the server's own port: "
                 "a tunnel needs the same port at both ends, and any other address has to be a --public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
             text = (
-                "The signature is for another certificate than this server's. If a proxy ends TLS, log in with a token; "
+                "The signature is for a certificate that is not this server's. If a proxy ends TLS, log in with a token; "
                 "otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
@@ -291,7 +291,7 @@ class Access:
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why a client that has signed in may not stay connected; None if it may."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
-            return ClientError("TOKEN_REVOKED", "This SSH key is not authorised any more.")
+            return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorised.")
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)

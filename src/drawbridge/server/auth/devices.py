@@ -44,7 +44,7 @@ USED_EVERY: Final = timedelta(minutes=1)
 """The time when a device was last used is stored at most this often."""
 
 REMEMBERED: Final = timedelta(days=90)
-"""A revoked device stays in the list for this long, so that it can be told why its token is refused."""
+"""A revoked device stays in the list for this long, so that the refusal of its token can give the reason."""
 
 NO_HASH: Final = "0" * 64
 """Compared with if the device does not exist, so that the reply takes as long as any other."""
@@ -187,7 +187,7 @@ class Devices:
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
-                logger.error("no other device is accepted: %s", error)
+                logger.error("no device token is accepted: %s", error)
             return False
         return True
 

@@ -69,7 +69,9 @@ class Sender:
         try:
             self._tasks.put_nowait((what, send))
         except queue.Full:
-            logger.error("%s was not notified: too much waits for a service that is slow or away", what)
+            logger.error(
+                "%s was not notified: too many notifications wait for a service that is slow or unreachable", what
+            )
 
     def end(self) -> None:
         """Drops what waits; a request in progress ends by itself."""

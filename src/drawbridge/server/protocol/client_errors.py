@@ -37,7 +37,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "It is not a signature of this challenge by a key that the owner has authorised, or has the form of an earlier version."
+        "The signature is not for this challenge, not by a key that the owner has authorised, or in the form of an earlier "
+        "version."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
@@ -63,7 +64,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
     ),
     # runs
-    "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` says which."),
+    "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
@@ -90,8 +91,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "SESSION_NOT_FOUND": Kind("The agent has no conversation with this id."),
     # approvals and blobs
-    "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),
-    "APPROVAL_RESOLVED": Kind("The question was answered or withdrawn before; `details` says by whom and how."),
+    "APPROVAL_NOT_FOUND": Kind("There is no approval with this id."),
+    "APPROVAL_RESOLVED": Kind("The approval was already resolved or withdrawn; `details` has who did it and how."),
     "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."

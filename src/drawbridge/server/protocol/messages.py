@@ -100,7 +100,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True):
-    """An open approval in short, as lists have it."""
+    """The summary of an open approval, as in lists."""
 
     approval_id: str
     tool_name: str

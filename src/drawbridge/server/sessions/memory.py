@@ -117,8 +117,8 @@ class _Watched:
         """Kills it at once, as the kernel would: during an orderly end it could take more."""
         if self._why is None:
             self._why = (
-                f"It used {used // MB:,} MB of memory with all that it had started, and was ended; the owner of this server "
-                f"allows {limit // MB:,} MB. What it has done until then is kept."
+                f"It used {used // MB:,} MB of memory together with everything that it had started, and was ended; the "
+                f"owner of this server allows {limit // MB:,} MB. What it did before then is kept."
             )
             logger.warning(
                 "agent %d: %d MB of memory in use, %d MB are allowed: ended", self.pid, used // MB, limit // MB

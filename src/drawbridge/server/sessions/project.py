@@ -421,7 +421,7 @@ class Project:
                 raise base.AgentRefused("it was reset too often")
             await self._worker.set_mode(usual)
         except base.AgentRefused as error:
-            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"
+            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
             self.stop_for(ClientError("PERMISSION_DENIED", text))
             if self.run is None:
                 await self._worker.end()

@@ -122,7 +122,10 @@ class Projects:
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
-            *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
+            *(
+                f"The project in {name} can't be read now; the server will try again."
+                for name in sorted(self._unreadable)
+            ),
             *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
         ]
 

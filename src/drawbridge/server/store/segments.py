@@ -241,7 +241,7 @@ def _lock(file: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(errno.EAGAIN, "Another program writes it") from None
+        raise BlockingIOError(errno.EAGAIN, "Another program is writing it") from None
     except OSError:
         pass
 
@@ -355,7 +355,8 @@ def _sync(file: int) -> None:
         sync(file)
     except OSError as error:
         logger.error(
-            "a history may not be on the disk: %s. What is in it can be read until a power cut.", error.strerror
+            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
+            error.strerror,
         )
 
 

@@ -40,7 +40,7 @@ PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """What Claude Code puts round a long paste (2.1.329)."""
 
 UNSURE: Final = (
-    "It was typed, or was about to be, but the agent has not begun with it. Look at its terminal; to send it again, send it "
+    "It was typed, or was about to be, but the agent has not started on it. Look at its terminal; to send it again, send it "
     "as a new request."
 )
 
@@ -144,7 +144,9 @@ class Prompts:
             field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
             raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.state == "waiting":
-            text = "The agent waits for a decision, and Enter would be one. Nothing was typed; decide about its approval first."
+            text = (
+                "The agent waits for a decision, and Enter would be one. Nothing was typed; answer its approval first."
+            )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.state == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")

@@ -49,10 +49,10 @@ LONGEST_ERROR = 500
 """The longest error text of a failed run, in characters."""
 
 ELSEWHERE = "answered elsewhere"
-GONE = "the agent does not wait for it any more"
+GONE = "the agent no longer waits for it"
 ENDED = "the agent's program has ended"
 NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
-NOT_HEARD = "overruled: the agent did not wait for the answer any more"
+NOT_HEARD = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
 """For which a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no

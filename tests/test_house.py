@@ -333,6 +333,58 @@ def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> N
     assert loose_tasks(ast.parse(code)) == found
 
 
+def endless_loops(tree: ast.Module) -> list[int]:
+    """The lines of each ``while True`` that sleeps in between."""
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.While) and ast.unparse(node.test) == "True")
+    sleeps = "asyncio.sleep"
+    return [
+        loop.lineno
+        for loop in loops
+        if any(isinstance(node, ast.Call) and ast.unparse(node.func) == sleeps for node in ast.walk(loop))
+    ]
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
+    """``BackgroundTasks.repeat`` starts the next round after an error. A loop of its own would end until the restart."""
+    assert endless_loops(parsed(modules()[name])) == []
+
+
+def circles(graph: dict[str, frozenset[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, directly or through others."""
+    rest = dict(graph)
+    while free := [name for name, known_here in rest.items() if not known_here & rest.keys()]:
+        for name in free:
+            del rest[name]
+    above = {name: {other for other in rest if name in rest[other]} for name in rest}
+    while free := [name for name, others in above.items() if not others & above.keys()]:
+        for name in free:
+            del above[name]
+    return [sorted(above)] if above else []
+
+
+def directly_imported(name: str) -> frozenset[str]:
+    """As ``known``; but ``from drawbridge.info import bridges`` is an import of that module, not of the package."""
+    found = set()
+    for node in ast.walk(parsed(modules()[name])):
+        if isinstance(node, ast.ImportFrom):
+            parts = {f"{node.module}.{part.name}".removeprefix("drawbridge.") for part in node.names}
+            found |= parts if parts <= modules().keys() else {(node.module or "").removeprefix("drawbridge.")}
+        elif isinstance(node, ast.Import):
+            found |= {part.name.removeprefix("drawbridge.") for part in node.names}
+    return frozenset(found & modules().keys())
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circles({name: directly_imported(name) for name in modules()}) == []
+
+
+def test_what_counts_as_a_circle() -> None:
+    below = {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset[str]()}
+    assert circles(below) == []
+    assert circles(below | {"c": frozenset("b")}) == [["b", "c"]]
+
+
 ASSIGNED_FROM_OUTSIDE = {
     # Plain data that one module makes and changes.
     "server.app.blobs: blob.touched": "when a blob was last used",

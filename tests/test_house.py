@@ -333,6 +333,23 @@ def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> N
     assert loose_tasks(ast.parse(code)) == found
 
 
+def endless_loops(tree: ast.Module) -> list[int]:
+    """The lines of each ``while True`` that sleeps in between."""
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.While) and ast.unparse(node.test) == "True")
+    sleeps = "asyncio.sleep"
+    return [
+        loop.lineno
+        for loop in loops
+        if any(isinstance(node, ast.Call) and ast.unparse(node.func) == sleeps for node in ast.walk(loop))
+    ]
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
+    """``BackgroundTasks.repeat`` starts the next round after an error. A loop of its own would end until the restart."""
+    assert endless_loops(parsed(modules()[name])) == []
+
+
 ASSIGNED_FROM_OUTSIDE = {
     # Plain data that one module makes and changes.
     "server.app.blobs: blob.touched": "when a blob was last used",

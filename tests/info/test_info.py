@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import cli_reference
-from drawbridge import info
 from drawbridge.core import launcher
 from drawbridge.info import bridges, editors, guards
+from drawbridge.info.report import Report
 from drawbridge.info.screen import columns
 from drawbridge.transport import running
 from tests import programs
@@ -467,7 +467,7 @@ def test_every_key_of_the_json_is_described() -> None:
         for key in re.findall(r"\w+", keys)
     }
     types = [
-        info.Report,
+        Report,
         editors.Editor,
         editors.OpenFile,
         editors.Socket,

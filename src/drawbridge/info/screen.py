@@ -6,15 +6,13 @@ import os
 import textwrap
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drawbridge.core.own_command import own_command
 from drawbridge.core.terminal_text import Terminal, harmless
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
-
-if TYPE_CHECKING:
-    from drawbridge.info import Report
+from drawbridge.info.report import Report
 
 FILES_SHOWN: Final = 6
 """Open files of an editor that are listed; those with unsaved changes always are."""

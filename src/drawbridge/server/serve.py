@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -21,14 +22,14 @@ from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import logs, upgrade
 from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.clients import CHECK_SECONDS, Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import METRICS_HOST, Monitor, serving_metrics
+from drawbridge.server.app.stats import EVERY_SECONDS, METRICS_HOST, Monitor, serving_metrics
 from drawbridge.server.auth.access import Access, OwnNames, owner_token, served
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices
@@ -39,6 +40,7 @@ from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
+from drawbridge.server.sessions import upkeep
 from drawbridge.server.terminal_sessions.socket import private_socket
 from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
@@ -157,10 +159,12 @@ async def _serve(
             show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking)
             tasks = BackgroundTasks(logger)
             try:
-                tasks.start(monitor.run(clients), "measuring the server")
-                tasks.start(core.upkeep.run(), "maintenance")
-                tasks.start(clients.watch(), "checking which clients may stay")
-                tasks.start(_renew(plan, names, certificate, tls), "renewing the certificate")
+                tasks.repeat(partial(monitor.report, clients), EVERY_SECONDS, "measuring the server", at_once=True)
+                tasks.repeat(core.upkeep.round, upkeep.EVERY_SECONDS, "maintenance", at_once=True)
+                tasks.repeat(clients.check, CHECK_SECONDS, "checking which clients may stay")
+                if certificate is not None:
+                    renew = partial(_renew, plan, names, certificate, tls)
+                    tasks.repeat(renew, RENEWAL_SECONDS, "renewing the certificate")
                 await stop.wait()
             finally:
                 await tasks.close()
@@ -208,23 +212,21 @@ def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
     return (*names.names, *served(plan.host, plan.public_hosts))
 
 
-async def _renew(plan: Plan, names: OwnNames, certificate: Certificate | None, tls: Any) -> None:
-    """Every hour, renews the server's own certificate in time, or for a new address of this machine; loads one that the owner
-    has replaced.
+async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any) -> None:
+    """Renews the server's own certificate in time, or for a new address of this machine; loads one that the owner has
+    replaced.
     """
-    while certificate is not None:
-        await asyncio.sleep(RENEWAL_SECONDS)
-        before = certificate.fingerprint
-        try:
-            if plan.certificate is None:
-                own_certificate(plan.data / "tls", _served(plan, names))
-            certificate.context()
-            certificate.load_into(tls)
-        except (DrawbridgeError, OSError, ValueError) as error:
-            logger.error("the certificate could not be renewed: %s", error)
-            continue
-        if certificate.fingerprint != before:
-            logger.warning("new certificate, SHA-256 %s", certificate.fingerprint)
+    before = certificate.fingerprint
+    try:
+        if plan.certificate is None:
+            own_certificate(plan.data / "tls", _served(plan, names))
+        certificate.context()
+        certificate.load_into(tls)
+    except (DrawbridgeError, OSError, ValueError) as error:
+        logger.error("the certificate could not be renewed: %s", error)
+        return
+    if certificate.fingerprint != before:
+        logger.warning("new certificate, SHA-256 %s", certificate.fingerprint)
 
 
 @contextlib.contextmanager

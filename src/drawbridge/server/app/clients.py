@@ -169,7 +169,7 @@ STRANGERS: Final = 32
 
 TRY_LATER: Final = 1013
 
-WATCH_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 """Seconds between two checks of which clients may still be connected."""
 
 
@@ -216,15 +216,13 @@ class Clients:
             self._entrance.note("gone", **client.audited)
             self._core.gone(client)
 
-    async def watch(self, every: float = WATCH_SECONDS) -> None:
-        """Disconnects clients whose rights have ended. Runs until it is cancelled."""
-        while True:
-            await asyncio.sleep(every)
-            for client in self:
-                why = self._entrance.refusal_of(client.known)
-                if why is not None:
-                    self._entrance.note("dismissed", **client.audited, code=why.code)
-                    client.dismiss(why)
+    async def check(self) -> None:
+        """Disconnects clients whose rights have ended."""
+        for client in self:
+            why = self._entrance.refusal_of(client.known)
+            if why is not None:
+                self._entrance.note("dismissed", **client.audited, code=why.code)
+                client.dismiss(why)
 
     def send_stats(self, stats: Stats) -> None:
         """A device that is confined to some projects receives only the part about those."""

@@ -67,15 +67,13 @@ class Monitor:
         self._used: dict[tuple[int, float], float] = {}
         self._looked = time.monotonic()
 
-    async def run(self, clients: Clients) -> None:
-        """Sends statistics until it is cancelled. Nothing is measured while no client follows them."""
-        while True:
-            if clients.follows("stats"):
-                cpu, memory = await asyncio.to_thread(self._measure)
-                states = self._states()
-                stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
-                clients.send_stats(stats)
-            await asyncio.sleep(EVERY_SECONDS)
+    async def report(self, clients: Clients) -> None:
+        """Sends the statistics to the clients that follow them. Nothing is measured if there are none."""
+        if clients.follows("stats"):
+            cpu, memory = await asyncio.to_thread(self._measure)
+            states = self._states()
+            stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
+            clients.send_stats(stats)
 
     def health(self) -> Health:
         free = shutil.disk_usage(self._data).free

@@ -68,13 +68,7 @@ class MemoryWatch:
     def _begin(self, watched: _Watched) -> None:
         self._watched.add(watched)
         if self._looking is None:
-            self._start_looking()
-
-    def _start_looking(self) -> None:
-        """A defect of the server costs one look: the limit still holds for the agents that run."""
-        self._looking = self._tasks.start(
-            self._look(), "measuring the memory of agents", failed=lambda _: self._start_looking()
-        )
+            self._looking = self._tasks.repeat(self._look, self._every, "measuring the memory of agents")
 
     def end(self, watched: _Watched) -> None:
         self._watched.discard(watched)
@@ -83,12 +77,10 @@ class MemoryWatch:
             self._looking = None
 
     async def _look(self) -> None:
-        while self._limit is not None:
-            await asyncio.sleep(self._every)
-            used = await asyncio.to_thread(resident, {watched.pid for watched in self._watched})
-            for watched in list(self._watched):
-                if used.get(watched.pid, 0) > self._limit:
-                    watched.stop(used[watched.pid], self._limit)
+        used = await asyncio.to_thread(resident, {watched.pid for watched in self._watched})
+        for watched in list(self._watched):
+            if self._limit is not None and used.get(watched.pid, 0) > self._limit:
+                watched.stop(used[watched.pid], self._limit)
 
 
 class _Watched:

@@ -1,0 +1,91 @@
+"""What ``drawbridge info`` reports: composed of what the parts know."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from drawbridge import settings
+from drawbridge.agents.catalog import title
+from drawbridge.core import launcher
+from drawbridge.core.errors import BadSetting
+from drawbridge.info import bridges, editors, failures, guards
+from drawbridge.info.bridges import Bridge
+from drawbridge.info.editors import Editor, Socket
+from drawbridge.info.guards import Guard, Permissions
+from drawbridge.settings.hook import HookSettings
+from drawbridge.transport import running
+from drawbridge.transport.running import Server
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole report; docs/cli.md describes its keys. ``problems``: what a person should fix."""
+
+    directory: str
+    expected: dict[str, str]
+    editors: list[Editor]
+    sockets: list[Socket]
+    bridges: list[Bridge]
+    servers: list[Server]
+    guard: list[Guard]
+    permissions: Permissions
+    problems: list[str]
+    swept: list[str]
+
+
+def look(directory: str | None, *, sweep: bool) -> Report:
+    """``sweep``: removes dead sockets and files. Raises ``BadSetting`` if ``directory`` is not a directory or the guard's
+    settings can't be used.
+    """
+    here = os.path.realpath(directory or os.curdir)
+    if not os.path.isdir(here):
+        raise BadSetting(f"{directory} is not a directory. Name one that exists.")
+    guard_settings = settings.load("hook", HookSettings, {})
+    places = guard_settings.socket_dir
+    unseen = editors.unseen(places)
+    sockets, there = editors.look(here, places, guard_settings.deadline)
+    found = bridges.look()
+    swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
+    installed = guards.look(here)
+    prefix = launcher.socket_prefix(here)
+    return Report(
+        directory=here,
+        expected={"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"},
+        editors=there,
+        sockets=[entry for entry in sockets if entry.path not in swept],
+        bridges=[bridge for bridge in found if not set(bridge.files.values()) <= set(swept)],
+        servers=running.servers(),
+        guard=installed,
+        permissions=guards.permissions(here),
+        problems=[*_guard_problems(installed), *failures.problems(guard_settings.log_file), *_unseen_problems(unseen)],
+        swept=swept,
+    )
+
+
+def _guard_problems(installed: list[Guard]) -> list[str]:
+    problems = []
+    for guard in installed:
+        name = title(guard.agent)
+        reinstall = (
+            f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` reinstalls it."
+        )
+        if guard.state == "broken":
+            problems.append(f"The guard for {name} is off: {guard.problem}. {reinstall}")
+        elif guard.state == "off":
+            problems.append(f"The guard for {name} is off: {guard.problem}.")
+        elif guard.state == "unreadable":
+            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it.")
+        elif guard.state == "works" and guard.problem:
+            problems.append(f"The guard for {name} is of another version: {guard.problem}. {reinstall}")
+    return problems
+
+
+def _unseen_problems(unseen: list[str]) -> list[str]:
+    if not unseen:
+        return []
+    place = os.path.dirname(unseen[0])
+    return [
+        f"The guard does not look in {place}, where {len(unseen)} of your editors listen (DRAWBRIDGE_SOCKET_DIR). Put "
+        f'socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+    ]

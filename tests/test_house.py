@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
 
@@ -123,6 +124,11 @@ def reached(name: str) -> set[str]:
         found |= new
         ahead += new
     return found
+
+
+def test_no_modules_import_each_other() -> None:
+    """Imports inside functions and for types alone count as well. ``CycleError`` names the modules of the cycle."""
+    TopologicalSorter({name: known(name) for name in modules()}).prepare()
 
 
 @pytest.mark.parametrize("name", those_in(PURE))
@@ -513,3 +519,53 @@ def test_every_page_that_code_and_help_name_exists() -> None:
             if gone := [name for name in named if not (ROOT / name).exists()]:
                 missing[str(file.relative_to(ROOT))] = gone
     assert missing == {}
+
+
+TESTS = ROOT / "tests"
+
+OTHER_TESTS = {
+    "chaos": "servers that are killed, stopped or crowded, with real processes",
+    "e2e": "real agents and real editors together: claude, gemini, guard",
+    "fuzz": "hostile bytes and damaged files against whole programs",
+    "nvim": "lua/, plugin/ and doc/: the Neovim plugin",
+    "page": "src/drawbridge/web, in a real browser",
+    "rigs": "no tests: the real programs and stub model APIs that several folders use",
+    "tools": "tools/",
+    "vscode": "extensions/vscode, in a real VS Code",
+}
+"""Folders of tests/ that have no source folder of their name, with what they test."""
+
+TESTED_ELSEWHERE = {
+    "agents/codex": "tests/agents/test_one_shot.py",
+    "agents/command": "tests/agents/test_one_shot.py",
+    "web": "tests/page",
+}
+"""Source folders that have no folder or file of tests of their name, with their tests."""
+
+
+def folders_with(pattern: str, top: Path) -> set[str]:
+    """The folders below ``top`` that contain such files, relative to ``top``."""
+    return {str(file.parent.relative_to(top)) for file in top.rglob(pattern)} - {"."}
+
+
+def test_the_tests_mirror_the_sources() -> None:
+    """A folder of tests has the path of the folder or module that it tests, or is listed with its reason."""
+    tested = {folder for folder in folders_with("*.py", TESTS) if folder.split("/")[0] not in OTHER_TESTS}
+    package = SRC / "drawbridge"
+    assert {at for at in tested if not (package / at).is_dir() and not (package / f"{at}.py").is_file()} == set()
+
+
+def test_every_source_folder_has_tests() -> None:
+    package = SRC / "drawbridge"
+    sources = folders_with("*.py", package) | folders_with("*.js", package) | folders_with("*.lua", package)
+    untested = {
+        at
+        for at in sources
+        if not list((TESTS / at).rglob("test_*.py")) and not (TESTS / at).with_name(f"test_{Path(at).name}.py").exists()
+    }
+    assert untested == set(TESTED_ELSEWHERE)
+
+
+def test_the_exceptions_of_the_mirror_exist() -> None:
+    assert [at for at in OTHER_TESTS if not list((TESTS / at).glob("*.py"))] == []
+    assert [at for at in TESTED_ELSEWHERE.values() if not (ROOT / at).exists()] == []

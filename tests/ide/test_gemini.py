@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from drawbridge.editors.port import Accepted, Rejected
 from drawbridge.ide import gemini
 from drawbridge.ide.claude import TOKEN_HEADER
-from tests.ide.gemini_rig import Cli, House, connected, make_project, open_house
+from tests.ide.gemini_rig import Cli, House, connected
 from tests.ide.processes import bridge
 from tests.waiting import PATIENCE, until
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return make_project(tmp_path)
-
-
-@pytest.fixture
-async def house(folder: Path) -> AsyncIterator[House]:
-    async with open_house(folder) as house:
-        yield house
 
 
 async def propose(house: House, cli: Cli, text: str = "ONE\ntwo\n", name: str = "poem.txt") -> str:

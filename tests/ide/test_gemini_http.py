@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,8 @@ import pytest
 from drawbridge.editors.port import Accepted
 from drawbridge.ide import gemini, gemini_http
 from drawbridge.protocols.http import MESSAGE_LIMIT
-from tests.ide.gemini_rig import VERSION, Cli, Connection, House, connected, make_project, open_house
+from tests.ide.gemini_rig import VERSION, Cli, Connection, House, connected, open_house
 from tests.waiting import until
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return make_project(tmp_path)
-
-
-@pytest.fixture
-async def house(folder: Path) -> AsyncIterator[House]:
-    async with open_house(folder) as house:
-        yield house
 
 
 @pytest.fixture

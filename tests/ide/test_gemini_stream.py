@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,8 @@ from drawbridge.ide.gemini_stream import EventStream
 from drawbridge.protocols.http import Fields
 from drawbridge.transport.http_server import HIGH_WATER
 from tests.editors.memory import MemoryEditor
-from tests.ide.gemini_rig import Cli, House, Stream, connected, make_project, open_house
+from tests.ide.gemini_rig import Cli, House, Stream, connected, open_house
 from tests.waiting import until
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return make_project(tmp_path)
-
-
-@pytest.fixture
-async def house(folder: Path) -> AsyncIterator[House]:
-    async with open_house(folder) as house:
-        yield house
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.claude.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
+from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.server import processes
 from tests.server.processes import Server
 

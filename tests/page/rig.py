@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests import programs
+from tests.rigs.browser import BrowserProcess
 
 HERE = Path(__file__).resolve().parent
-ENDING = 10.0
-"""Seconds."""
 
 
-class Browser:
+class Browser(BrowserProcess):
     """A headless Chromium that ``browser.mjs`` drives."""
 
     def __init__(self) -> None:
-        environment = os.environ | {
-            "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
-            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
-        }
-        command = [str(programs.node()), str(HERE / "browser.mjs")]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-        )
+        super().__init__(HERE / "browser.mjs")
         self._names = (f"person{number}" for number in itertools.count(1))
-        assert self._receive() == {"ready": True}
 
     @contextlib.contextmanager
     def person(self, url: str, **how: Any) -> Iterator[Person]:
@@ -43,31 +29,6 @@ class Browser:
             yield person
         finally:
             person("close")
-
-    def tell(self, **command: Any) -> Any:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        self._process.stdin.flush()
-        said = self._receive()
-        assert "error" not in said, said["error"]
-        return said["result"]
-
-    def _receive(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the browser has ended"
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(ENDING)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._process.stdout.close()
 
 
 class Person:

@@ -7,12 +7,12 @@ conversation, and plain ones for its housekeeping (which model to take, a title 
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.rigs.model_stub import Handler, ScriptedModel
 
 Part = dict[str, Any]
 """A part of the API's content: ``{"text": ...}`` or ``{"functionCall": ...}``."""
@@ -72,46 +72,15 @@ class ModelRequest:
         return None
 
 
-class GeminiStub:
+class GeminiStub(ScriptedModel[ModelRequest]):
     """Answers each request of a conversation with the next scripted turn (a list of parts). A context manager.
 
     What the CLI asks for itself takes no turn and is not among ``requests``: only the conversation is streamed.
     """
 
     def __init__(self) -> None:
-        self.requests: list[ModelRequest] = []
-        self._turns: list[list[Part]] = []
+        super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self._said: list[Part] = []
-        self._changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="gemini-stub"
-        )
-
-    def __enter__(self) -> GeminiStub:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def will_say(self, *turns: Part | list[Part]) -> None:
-        """Script the next turns of the model; a turn is one part or a list of them."""
-        with self._changed:
-            self._turns += [turn if isinstance(turn, list) else [turn] for turn in turns]
-
-    def wait_for_request(self, number: int, *, timeout: float = 15) -> ModelRequest:
-        """The ``number``-th request of the conversation, counted from 1."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):
-                raise AssertionError(f"no request {number} to the model in {timeout} s, only {len(self.requests)}")
-            return self.requests[number - 1]
 
     def answer(self, body: dict[str, Any]) -> list[Part]:
         """What the model says to a request of the conversation: called by the HTTP handler."""
@@ -124,32 +93,18 @@ class GeminiStub:
             return self._said
 
 
-def _handler_of(stub: GeminiStub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        # HTTP/1.0, a connection for each request: none is left when the test ends.
+class _Handler(Handler):
+    stub: GeminiStub
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            method = urlsplit(self.path).path.rpartition(":")[2]
-            if method == "streamGenerateContent":
-                event = json.dumps(_response(stub.answer(body)))
-                self._reply("text/event-stream", f"data: {event}\n\n".encode())
-            elif method == "generateContent":
-                self._reply("application/json", json.dumps(_response([text(HOUSEKEEPING)])).encode())
-            else:
-                self.send_error(404)
-
-        def _reply(self, content_type: str, body: bytes) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Silent: what came in is in ``requests``."""
-
-    return Handler
+    def post(self, body: dict[str, Any]) -> None:
+        method = urlsplit(self.path).path.rpartition(":")[2]
+        if method == "streamGenerateContent":
+            event = json.dumps(_response(self.stub.answer(body)))
+            self.reply("text/event-stream", f"data: {event}\n\n".encode())
+        elif method == "generateContent":
+            self.reply("application/json", json.dumps(_response([text(HOUSEKEEPING)])).encode())
+        else:
+            self.send_error(404)
 
 
 def _response(parts: list[Part]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.rigs.model_stub import Handler, ScriptedModel, listed
 
 Block = dict[str, Any]
 """A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, or one of the two below."""
@@ -95,7 +96,7 @@ def _words(content: str | list[Block]) -> Iterator[str]:
             yield from _words(block.get("content", ""))
 
 
-class MessagesStub:
+class MessagesStub(ScriptedModel[ModelRequest]):
     """Answers each request of a conversation with the next scripted turn (a list of blocks). A context manager.
 
     Requests of the CLI's own housekeeping (a title for the session and the like: they offer the model no tools) are
@@ -103,48 +104,25 @@ class MessagesStub:
     """
 
     def __init__(self) -> None:
-        self.requests: list[ModelRequest] = []
-        self._turns: list[list[Block]] = []
+        super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self._turns_of: dict[str, list[list[Block]]] = {}
-        self._changed = threading.Condition()
         self._held = threading.Semaphore(0)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="messages-stub"
-        )
-
-    def __enter__(self) -> MessagesStub:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.go_on(len(self.requests))
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__exit__()
 
     def will_say(self, *turns: Block | list[Block]) -> None:
-        """Script the next turns of the model; a turn is one block or a list of them."""
+        """Script the next turns of the model; a ``failure`` lasts until then."""
         with self._changed:
             if self._fails():
                 self._turns.clear()
-            self._turns += [turn if isinstance(turn, list) else [turn] for turn in turns]
+            super().will_say(*turns)
 
     def will_say_to(self, words: str, *turns: Block | list[Block]) -> None:
         """As ``will_say``, for conversations whose first message contains ``words``, as a subagent's prompt."""
         with self._changed:
-            self._turns_of.setdefault(words, []).extend(turn if isinstance(turn, list) else [turn] for turn in turns)
-
-    def wait_for_request(self, number: int, *, timeout: float = 15) -> ModelRequest:
-        """The ``number``-th request of the conversation, counted from 1."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):
-                raise AssertionError(f"no request {number} to the model in {timeout} s, only {len(self.requests)}")
-            return self.requests[number - 1]
+            self._turns_of.setdefault(words, []).extend(listed(turns))
 
     def go_on(self, times: int = 1) -> None:
         """Let a model that holds, or is going to, say the rest."""
@@ -173,25 +151,20 @@ class MessagesStub:
         return bool(self._turns) and self._turns[0][0]["type"] == "failure"
 
 
-def _handler_of(stub: MessagesStub) -> type[BaseHTTPRequestHandler]:
-    return type("Handler", (_Handler,), {"stub": stub})
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     stub: MessagesStub
 
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - the library's name
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def post(self, body: dict[str, Any]) -> None:
         path = urlsplit(self.path).path
         if path == "/v1/messages/count_tokens":
-            self._reply("application/json", b'{"input_tokens": 100}')
+            self.reply("application/json", b'{"input_tokens": 100}')
         elif path == "/v1/messages":
             self._say(self.stub.answer(body), body["model"], streamed=bool(body.get("stream")))
         else:
@@ -200,12 +173,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _say(self, blocks: list[Block], model: str, *, streamed: bool) -> None:
         if blocks[0]["type"] == "failure":
             error = {"type": "error", "error": blocks[0]["error"]}
-            self._reply("application/json", json.dumps(error).encode(), blocks[0]["status"])
+            self.reply("application/json", json.dumps(error).encode(), blocks[0]["status"])
         elif streamed:
             self._stream(blocks, model)
         else:
             message = _message(model) | {"content": blocks, "stop_reason": "end_turn"}
-            self._reply("application/json", json.dumps(message).encode())
+            self.reply("application/json", json.dumps(message).encode())
 
     def _stream(self, blocks: list[Block], model: str) -> None:
         self.send_response(200)
@@ -217,16 +190,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(event)
                 self.wfile.flush()
         self.close_connection = True
-
-    def _reply(self, content_type: str, body: bytes, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Silent: what came in is in ``requests``."""
 
 
 def _message(model: str) -> dict[str, Any]:

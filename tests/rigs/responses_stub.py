@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.rigs.model_stub import Handler, StubServer
 
 Item = dict[str, Any]
 """An item of the API's output."""
@@ -36,29 +36,17 @@ def shell(command: str) -> Item:
     }
 
 
-class ResponsesStub:
+class ResponsesStub(StubServer):
     """Answers each request with the next scripted item. A context manager."""
 
     def __init__(self, *turns: Item) -> None:
+        super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self.requests: list[dict[str, Any]] = []
         self._turns = list(turns)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="responses-stub"
-        )
-
-    def __enter__(self) -> ResponsesStub:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"{super().url}/v1"
 
     @property
     def tool_results(self) -> list[str]:
@@ -82,19 +70,8 @@ def _events(item: Item, id: str) -> Iterator[bytes]:
         yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
-def _handler_of(stub: ResponsesStub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        # HTTP/1.0, a connection for each request: none is left when the test ends.
+class _Handler(Handler):
+    stub: ResponsesStub
 
-        def do_POST(self) -> None:
-            body = stub.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Silent: what came in is in ``requests``."""
-
-    return Handler
+    def post(self, body: dict[str, Any]) -> None:
+        self.reply("text/event-stream", self.stub.answer(body))

@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 from drawbridge.setup import vsix
 from tests import programs
+from tests.rigs.browser import BrowserProcess
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
@@ -98,48 +99,10 @@ class Lines:
         self.close()
 
 
-class Browser:
-    """A headless Chromium that ``page.mjs`` drives."""
-
-    def __init__(self, home: Path) -> None:
-        environment = os.environ | {
-            "HOME": str(home),
-            "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
-            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
-        }
-        command = [str(programs.node()), str(HERE / "page.mjs")]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-        )
-        assert self._receive() == {"ready": True}
-
-    def __call__(self, **command: Any) -> Any:
-        """One command of ``page.mjs``."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        self._process.stdin.flush()
-        said = self._receive()
-        assert "error" not in said, said["error"]
-        return said["result"]
-
-    def _receive(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the browser has ended"
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        end_group(self._process)
-
-
 class Window:
     """One window: a browser page, its extension host, and our extension's sockets."""
 
-    def __init__(self, browser: Browser, name: str, probe: Lines, pid: int, sockets: Path) -> None:
+    def __init__(self, browser: BrowserProcess, name: str, probe: Lines, pid: int, sockets: Path) -> None:
         self.browser = browser
         self.name = name
         self.pid = pid
@@ -157,14 +120,14 @@ class Window:
         return wait_until(lambda: self.run(code, argument), code, timeout=timeout)
 
     def types(self, text: str) -> None:
-        self.browser(page=self.name, type=text)
+        self.browser.tell(page=self.name, type=text)
 
     def presses(self, key: str) -> None:
-        self.browser(page=self.name, press=key)
+        self.browser.tell(page=self.name, press=key)
 
     def sees(self, css: str) -> list[str]:
         """The texts of what matches, as a person reads them."""
-        found: list[str] = self.browser(page=self.name, text=css)
+        found: list[str] = self.browser.tell(page=self.name, text=css)
         return found
 
     def sockets(self) -> list[Path]:
@@ -172,7 +135,7 @@ class Window:
 
     def close(self) -> None:
         self._probe.close()
-        self.browser(page=self.name, close=True)
+        self.browser.tell(page=self.name, close=True)
 
 
 class VSCode:
@@ -196,7 +159,7 @@ class VSCode:
         try:
             self._install(EXTENSION, HERE / "probe")
             self._url = self._start()
-            self.browser = Browser(self.home)
+            self.browser = BrowserProcess(HERE / "page.mjs", HOME=str(self.home))
             self._everything.callback(self.browser.close)
         except BaseException:
             self.close()
@@ -245,7 +208,7 @@ class VSCode:
             workspace.write_text(json.dumps({"folders": [{"path": str(folder)} for folder in folders]}))
             query = f"workspace={quote(str(workspace))}"
         known = set(self._probes.iterdir())
-        self.browser(open=f"{self._url}/?{query}", page=name)
+        self.browser.tell(open=f"{self._url}/?{query}", page=name)
         fresh = wait_until(lambda: set(self._probes.iterdir()) - known, "the probe", timeout=START_PATIENCE)
         (address,) = fresh
         probe = self._everything.enter_context(Lines(address))

@@ -62,4 +62,4 @@ def test_the_status_says_where_it_listens_and_what_it_has_answered(desk: Desk) -
     wait_until(lambda: "requests, the last one (get_visual_selection) at" in page(), "the status")
     assert "unsaved work in this window is protected" in page()
     if PICTURES:
-        desk.window.browser(page=desk.window.name, shot=str(Path(PICTURES) / "status.png"))
+        desk.window.browser.tell(page=desk.window.name, shot=str(Path(PICTURES) / "status.png"))

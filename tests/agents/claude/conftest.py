@@ -9,11 +9,12 @@ import pytest
 
 from drawbridge.agents.claude.driver import Claude
 from tests import programs
+from tests.agents.recording import RECORD_INTO
 from tests.agents.rig import Session, session
 from tests.rigs import claude_rig
 from tests.rigs.messages_stub import MessagesStub
 
-from .recording import NAMED, RECORD_INTO, Recorder
+from .recording import NAMED, Recorder
 
 POEM = "one\ntwo\nthree\n"
 
@@ -44,7 +45,8 @@ async def claude(
     recorder = Recorder(project, monkeypatch) if RECORD_INTO and name else None
     yield agent
     if recorder is not None:
-        recorder.write(name, what, await agent.probe())
+        version = await agent.probe()
+        recorder.write(f"{version}-{name}.jsonl", what, version)
 
 
 @pytest.fixture

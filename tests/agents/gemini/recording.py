@@ -1,67 +1,29 @@
-"""What the real Gemini CLI and we said to each other: written down, and read again.
-
-A transcript is JSON lines, as in ``tests/transcripts/server``: first ``{"cli", "recorded", "what"}``, then
-``{"from": "gemini" | "drawbridge", "line": …}``. The test's directories are written as /project and /home, the CLI's long
-list of commands is cut.
-"""
+"""Transcripts of the real Gemini CLI. Its list of commands is cut to three entries."""
 
 from __future__ import annotations
 
-import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drawbridge.agents.acp.conversation import Conversation
-from drawbridge.agents.base import Said
-
-TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "acp"
-
-RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""A directory: the named tests are recorded there."""
+from tests.agents import recording
 
 
-class Recorder:
+class Recorder(recording.Recorder):
     def __init__(self, project: Path, patch: pytest.MonkeyPatch) -> None:
-        self._places = [(str(project), "/project"), (os.environ["HOME"], "/home")]
-        self.lines: list[dict[str, Any]] = []
-        received, outgoing = Conversation.received, Conversation.outgoing
+        super().__init__("gemini", Conversation, [(str(project), "/project"), (os.environ["HOME"], "/home")], patch)
 
-        def hear(conversation: Conversation, line: bytes) -> list[Said]:
-            self._add("gemini", line)
-            return received(conversation, line)
-
-        def tell(conversation: Conversation) -> bytes:
-            data = outgoing(conversation)
-            for line in data.splitlines():
-                self._add("drawbridge", line)
-            return data
-
-        patch.setattr(Conversation, "received", hear)
-        patch.setattr(Conversation, "outgoing", tell)
-
-    def _add(self, sender: str, line: bytes) -> None:
-        if line.strip():
-            text = line.decode()
-            for place, shown in self._places:
-                text = text.replace(place, shown)
-            message = json.loads(text)
-            update = message.get("params", {}).get("update", {})
-            if "availableCommands" in update:
-                update["availableCommands"] = update["availableCommands"][:3]
-            self.lines.append({"from": sender, "line": message})
-
-    def write(self, name: str, what: str, version: str) -> None:
-        first = {"cli": version, "recorded": datetime.now(UTC).date().isoformat(), "what": what}
-        path = Path(RECORD_INTO or "") / f"gemini-{version}-{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(line) + "\n" for line in [first, *self.lines]))
+    def shown(self, line: str) -> dict[str, Any]:
+        message = super().shown(line)
+        update = message.get("params", {}).get("update", {})
+        if "availableCommands" in update:
+            update["availableCommands"] = update["availableCommands"][:3]
+        return message
 
 
 def load(name: str) -> list[dict[str, Any]]:
     """The lines of the newest recording of that name, without the first."""
-    path = sorted(TRANSCRIPTS.glob(f"gemini-*-{name}.jsonl"))[-1]
-    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    return recording.load("acp", f"gemini-*-{name}.jsonl")

@@ -17,12 +17,13 @@ from drawbridge.agents.base import AgentUnusable, Decision, Launch, Options, Pro
 from drawbridge.agents.gemini.driver import Gemini
 from tests.agents.acp.peers import words
 from tests.agents.conftest import POEM
+from tests.agents.recording import RECORD_INTO
 from tests.agents.rig import eventually, session
 from tests.rigs import gemini_rig
 from tests.rigs.gemini_stub import GeminiStub, function_call, replace, text, write_file
 
 from . import rig as gemini
-from .recording import RECORD_INTO, Recorder
+from .recording import Recorder
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,8 @@ def recorded(request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.
     yield
     if recorder is not None and recorder.lines:
         name = request.node.name.removeprefix("test_").replace("_", "-")
-        recorder.write(name, (request.function.__doc__ or name.replace("-", " ")).strip(), "0.61.0")
+        what = (request.function.__doc__ or name.replace("-", " ")).strip()
+        recorder.write(f"gemini-0.61.0-{name}.jsonl", what, "0.61.0")
 
 
 async def test_a_prompt(project: Path, model: GeminiStub) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +19,3 @@ def desk(home: Path) -> Iterator[Desk]:
     programs.tmux()
     with GeminiStub() as model, Tmux.server() as tmux, Desk(home / "project", model, tmux) as desk:
         yield desk
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Every terminal's last screen goes into the report of a test that failed."""
-    report = yield
-    desk = getattr(item, "funcargs", {}).get("desk")
-    if call.when == "call" and report.failed and isinstance(desk, Desk):
-        for pane in desk.tmux.panes:
-            report.sections.append((f"screen of {pane.name}", pane.framed))
-    return report

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.e2e.claude.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.tmux import Tmux
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.e2e.claude.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
+from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.page.conftest import browser  # noqa: F401 - a fixture
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving

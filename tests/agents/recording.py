@@ -1,0 +1,76 @@
+"""What a real agent and its driver send each other: written down, and read again.
+
+A transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are
+``{"from": AGENT | "drawbridge", "line": …}``. It contains nothing of the machine: the test's directories are written as
+/project and /home.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRANSCRIPTS = Path(__file__).parents[1] / "transcripts"
+
+RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
+"""A directory: the sessions that a test names are recorded there."""
+
+
+class Recorder:
+    """Records every conversation of one test, by the driver's own methods ``received`` and ``outgoing``.
+
+    ``places``: texts of this machine, each with what is written instead.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        conversation: type[Any],
+        places: list[tuple[str, str]],
+        patch: pytest.MonkeyPatch,
+    ) -> None:
+        self._places = places
+        self.lines: list[dict[str, Any]] = []
+        received, outgoing = conversation.received, conversation.outgoing
+
+        def recorded_received(conversation: Any, line: bytes) -> Any:
+            self._add(agent, line)
+            return received(conversation, line)
+
+        def recorded_outgoing(conversation: Any) -> Any:
+            data = outgoing(conversation)
+            for line in data.splitlines():
+                self._add("drawbridge", line)
+            return data
+
+        patch.setattr(conversation, "received", recorded_received)
+        patch.setattr(conversation, "outgoing", recorded_outgoing)
+
+    def _add(self, sender: str, line: bytes) -> None:
+        if line.strip():
+            self.lines.append({"from": sender, "line": self.shown(line.decode())})
+
+    def shown(self, line: str) -> dict[str, Any]:
+        """The message as it is written down."""
+        for place, shown in self._places:
+            line = line.replace(place, shown)
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def write(self, file: str, what: str, version: str) -> None:
+        """Write the transcript as ``file`` into ``RECORD_INTO``."""
+        first = {"cli": version, "recorded": datetime.now(UTC).date().isoformat(), "what": what}
+        path = Path(RECORD_INTO or "") / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in [first, *self.lines]))
+
+
+def load(folder: str, pattern: str) -> list[dict[str, Any]]:
+    """The lines of the newest transcript of ``folder`` that matches, without the first."""
+    path = sorted((TRANSCRIPTS / folder).glob(pattern))[-1]
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]

@@ -1,0 +1,22 @@
+"""The last screens of the terminals are in the report of a test that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.rigs.tmux import Tmux
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    desk = getattr(item, "funcargs", {}).get("desk")
+    tmux = getattr(desk, "tmux", None)
+    if call.when == "call" and report.failed and isinstance(tmux, Tmux):
+        for pane in tmux.panes:
+            report.sections.append((f"screen of {pane.name}", pane.framed))
+    return report

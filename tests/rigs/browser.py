@@ -1,0 +1,59 @@
+"""A headless Chromium that a Node.js script drives: one JSON object a line, each answered with one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests import programs
+
+ENDING = 10.0
+"""Seconds that the browser has to end by itself."""
+
+
+class BrowserProcess:
+    """``script`` runs until its standard input is closed. ``environment`` is added to that of the test."""
+
+    def __init__(self, script: Path, **environment: str) -> None:
+        environment |= {
+            "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
+            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
+        }
+        self._process = subprocess.Popen(
+            [str(programs.node()), str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | environment,
+            start_new_session=True,
+        )
+        assert self._receive() == {"ready": True}
+
+    def tell(self, **command: Any) -> Any:
+        """The result of one command of the script."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._receive()
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the browser has ended"
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._process.stdout.close()

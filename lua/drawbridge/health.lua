@@ -290,7 +290,7 @@ local function check_gemini_setting()
     return ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
   elseif ide.enabled == false then
     return warn(('ide.enabled is false in %s: it does not look for an editor'):format(home(file)), {
-      'Type /ide enable in it, once.',
+      'Type /ide enable in it once.',
     })
   end
   if not require('drawbridge.cli').gemini_defaults() then
@@ -303,7 +303,7 @@ local function check_gemini_setting()
     ('ide.enabled is not set in %s: only a gemini started by :DrawbridgeGemini looks for an editor. '):format(
       home(file)
     )
-      .. 'In another terminal type /ide enable in it, once.'
+      .. 'In another terminal, type /ide enable in it once.'
       .. nudge
   )
 end

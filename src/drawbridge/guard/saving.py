@@ -75,6 +75,6 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 def _news(kept: list[Kept]) -> str:
     return (
-        f"The person's unsaved changes of {base_names(one.name for one in kept)} were saved just before this call: "
+        f"The person's unsaved changes to {base_names(one.name for one in kept)} were saved just before this call: "
         "what was read earlier may be older than what is on disk now."
     )

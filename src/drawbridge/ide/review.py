@@ -32,7 +32,7 @@ WRITE_SECONDS: Final = 2.0
 SETTLED_SECONDS: Final = 0.2
 """A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
 
-UNSHOWABLE: Final = "{agent}'s change of {file} can't be shown. Answer in its terminal."
+UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 

@@ -104,7 +104,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind("A fault of the server's own; its log has it under `correlation_id`.", retryable=True),
+    "INTERNAL_ERROR": Kind(
+        "An internal error of the server; its log has the details under `correlation_id`.", retryable=True
+    ),
 }
 """All codes. ``retryable`` is the default, which a single error may override."""
 

@@ -19,7 +19,7 @@ command('Install', 'install', 'Install the Python half of the plugin; asks first
 command('Start', 'start', 'Start the bridge between this Neovim and coding agents')
 command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')
-command('Status', 'show_status', 'Show where the bridge listens and who is connected')
+command('Status', 'show_status', 'Show where the bridge listens and which agents are connected')
 command('Log', 'log', 'Show the end of the bridge log')
 command('Accept', 'accept', 'Accept the proposal as it is on the screen')
 command('Reject', 'reject', 'Reject the proposal')

@@ -61,7 +61,7 @@ local function check_program()
   if not program then
     fault(config.get().command and problem or 'The Python half is missing', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
-      'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
+      'Or put a `drawbridge` on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
     })
     return false
   end
@@ -198,7 +198,7 @@ local function check_claude()
   if vim.fn.executable(program[1]) == 0 then
     return warn(("%s can't be run"):format(program[1]), {
       'npm install -g @anthropic-ai/claude-code',
-      'Or name it: setup{ terminal = { command = "/path/to/claude" } }.',
+      'Or set its path: setup{ terminal = { command = "/path/to/claude" } }.',
     })
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }))
@@ -247,7 +247,7 @@ local function check_mode()
   if not chosen then
     warn('No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs', advice)
   elseif chosen == 'default' then
-    ok(('Changes are asked for (defaultMode "default" in %s)'):format(home(file)))
+    ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
   else
     warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
   end
@@ -258,7 +258,7 @@ local function check_gemini()
   if vim.fn.executable(program[1]) == 0 then
     -- Many have one agent only.
     return info(
-      ("%s can't be run: %s, or name it: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
+      ("%s can't be run: %s, or set its path: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
     )
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }), WAIT_FOR_GEMINI)
@@ -290,7 +290,7 @@ local function check_gemini_setting()
     return ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
   elseif ide.enabled == false then
     return warn(('ide.enabled is false in %s: it does not look for an editor'):format(home(file)), {
-      'Type /ide enable in it, once.',
+      'Type /ide enable in it once.',
     })
   end
   if not require('drawbridge.cli').gemini_defaults() then
@@ -303,7 +303,7 @@ local function check_gemini_setting()
     ('ide.enabled is not set in %s: only a gemini started by :DrawbridgeGemini looks for an editor. '):format(
       home(file)
     )
-      .. 'In another terminal type /ide enable in it, once.'
+      .. 'In another terminal, type /ide enable in it once.'
       .. nudge
   )
 end

@@ -88,7 +88,7 @@ def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
     assert "claude: 9.8.7 (Claude Code)" in report
     assert "gemini: 0.61.0" in report
     assert "It looks for an editor (ide.enabled in ~/.gemini/settings.json)" in report
-    assert 'Changes are asked for (defaultMode "default" in ' in report
+    assert 'Claude Code asks before it makes changes (defaultMode "default" in ' in report
     assert "WARNING" not in report
     assert "ERROR" not in report
 
@@ -256,7 +256,7 @@ class TestGemini:
     def test_before_its_first_start_it_has_no_settings(self, editor: Neovim) -> None:
         report = health(editor)
         assert "only a gemini started by :DrawbridgeGemini looks for an editor" in report
-        assert "In another terminal type /ide enable in it, once." in report
+        assert "In another terminal, type /ide enable in it once." in report
 
     def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
@@ -307,7 +307,7 @@ class TestPermissionMode:
 
     def test_the_persons_settings_count_where_the_project_has_none(self, editor: Neovim) -> None:
         settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
-        assert "Changes are asked for" in health(editor)
+        assert "Claude Code asks before it makes changes" in health(editor)
 
     def test_settings_that_are_no_json_are_named(self, editor: Neovim, tmp_path: Path) -> None:
         (tmp_path / ".claude").mkdir()

@@ -134,7 +134,7 @@ class ModeKnown(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """The change of a file that a question is about."""
+    """The change to a file that a question is about."""
 
     path: str
     old_text: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Final
 
 SUMMARY: Final = "show running editors, agent servers and bridges, and the status of the guard"
@@ -17,6 +18,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from drawbridge import info
+    """Print the report. The exit code is 0, or 3 if a person should fix something."""
+    from drawbridge.info.report import report
 
-    return info.run(chosen.directory, as_json=chosen.json, sweep=chosen.sweep)
+    found = report(chosen.directory, sweep=chosen.sweep)
+    if chosen.json:
+        import json
+        from dataclasses import asdict
+
+        sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
+    else:
+        from drawbridge.core.terminal_text import Terminal
+        from drawbridge.info import screen
+
+        terminal = Terminal(sys.stdout)
+        terminal.write(screen.draw(found, terminal))
+    return 3 if found.problems else 0

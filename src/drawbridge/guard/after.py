@@ -77,7 +77,7 @@ def _about_unsaved(
             continue
         why = merging.finish(call, one, environ) if merges else ""
         if why is None:
-            notify([one.socket], f"{agent}'s change of {name} was merged into yours: u undoes it")
+            notify([one.socket], f"{agent}'s change to {name} was merged into yours: u undoes it")
             yield (
                 f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
                 "not saved yet."
@@ -85,7 +85,7 @@ def _about_unsaved(
             continue
         reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
-        said = f"{agent}'s change of {name} can't be merged" if why else f"{name} changed on disk{who}"
+        said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
         notify([one.socket], f"{said}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (

@@ -100,7 +100,7 @@ class GeminiSession:
             former.cancel()
         self.stream.forget(file_path)
         # The CLI's own dialog is open and stays: the person can answer there.
-        problem = f"The change of {file_path} can't be shown: Drawbridge failed. Answer in Gemini CLI."
+        problem = f"The change to {file_path} can't be shown: Drawbridge failed. Answer in Gemini CLI."
         task = self._tasks.start(
             self._review(file_path, new_content), f"proposing {file_path}", lambda _: self._notify(problem, "warn")
         )

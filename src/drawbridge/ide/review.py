@@ -32,7 +32,7 @@ WRITE_SECONDS: Final = 2.0
 SETTLED_SECONDS: Final = 0.2
 """A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
 
-UNSHOWABLE: Final = "{agent}'s change of {file} can't be shown. Answer in its terminal."
+UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
@@ -149,7 +149,7 @@ class Reviews:
         if await arbiter.may_decide(event.proposal_id, text):
             self._answer(event.proposal_id, self._editor.name, event.decision)
         else:
-            await self._editor.notify("Somebody has answered this elsewhere already; that counts.", "warn")
+            await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
         """It was decided elsewhere, ``by`` somebody there: the editor's view is closed. False: it was too late."""

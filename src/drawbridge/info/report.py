@@ -1,4 +1,4 @@
-"""What ``drawbridge info`` reports: composed of what the parts know."""
+"""The report of ``drawbridge info``: composed of what the other parts know. It changes nothing unless it is asked to sweep."""
 
 from __future__ import annotations
 
@@ -34,10 +34,8 @@ class Report:
     swept: list[str]
 
 
-def look(directory: str | None, *, sweep: bool) -> Report:
-    """``sweep``: removes dead sockets and files. Raises ``BadSetting`` if ``directory`` is not a directory or the guard's
-    settings can't be used.
-    """
+def report(directory: str | None, *, sweep: bool) -> Report:
+    """Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings cannot be used."""
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
         raise BadSetting(f"{directory} is not a directory. Name one that exists.")

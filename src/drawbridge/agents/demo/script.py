@@ -223,7 +223,7 @@ class Agent:
             if self._interrupted and id not in self._answers:
                 self._write({"type": "control_cancel_request", "request_id": id})
                 raise Interrupted
-        answer = self._answers.pop(id, {"behavior": "deny", "message": "Nobody is there to ask."})
+        answer = self._answers.pop(id, {"behavior": "deny", "message": "There is nobody to ask."})
         for rule in answer.get("updatedPermissions") or []:
             self._mode = rule.get("mode", self._mode)
         return answer

@@ -64,7 +64,7 @@ async def reject_diff(context: GeminiContext, arguments: DecideDiff) -> Content:
 TOOLS = (
     Tool(
         "openDiff",
-        "Propose a change of a file. Answers at once; the decision comes as a notification.",
+        "Propose a change to a file. Answers at once; the decision comes as a notification.",
         OpenDiff,
         open_diff,
     ),

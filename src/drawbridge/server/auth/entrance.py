@@ -219,7 +219,9 @@ class Entrance:
         if self._all >= self._crowd.clients:
             self._turn_away(head, "TOO_MANY_CLIENTS")
             return Refusal(
-                503, "TOO_MANY_CLIENTS: The server has its maximum of clients. Try again later.", RETRY_SECONDS
+                503,
+                "TOO_MANY_CLIENTS: The server has reached its maximum number of clients. Try again later.",
+                RETRY_SECONDS,
             )
         if self._here[key] >= self._crowd.per_address and not local:
             self._turn_away(head, "TOO_MANY_FROM_ADDRESS")

@@ -25,7 +25,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "JSON_PARSING": Kind("The message is not a JSON object of valid Unicode text, or is nested too deeply."),
     "UNKNOWN_TYPE": Kind("No message has this `type`."),
     "VALIDATION_FAILED": Kind(
-        "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
+        "A field is missing, has the wrong type, or has a value that is not allowed; `field` names it."
     ),
     "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it. Nothing was started."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
@@ -46,7 +46,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "or proxy changes them."
     ),
     "RATE_LIMITED": Kind(
-        "Too many failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` is "
+        "Too many failed logins from an address (4429, or HTTP 429), or prompts from a device; `details.retry_after` is "
         "the number of seconds to wait.",
         retryable=True,
     ),
@@ -104,7 +104,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind("A fault of the server's own; its log has it under `correlation_id`.", retryable=True),
+    "INTERNAL_ERROR": Kind(
+        "An internal error of the server; its log has the details under `correlation_id`.", retryable=True
+    ),
 }
 """All codes. ``retryable`` is the default, which a single error may override."""
 

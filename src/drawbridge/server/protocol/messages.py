@@ -69,7 +69,7 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProposalOf(Struct, frozen=True):
-    """The change of one file that an approval is about."""
+    """The change to one file that an approval is about."""
 
     path: str
     old_text: str
@@ -261,7 +261,7 @@ class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its ``hello``.
 
     ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, where the approval is
-    about a change of a file, else ``updated_input`` is that input; both are left out where they are too large. A ``message``
+    about a change to a file, else ``updated_input`` is that input; both are left out where they are too large. A ``message``
     that is too large for a frame is cut and ends in "…".
     """
 

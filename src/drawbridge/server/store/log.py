@@ -508,4 +508,4 @@ async def rebuild(histories: Iterable[History]) -> None:
             if not history.closed:  # else its project was deleted meanwhile
                 logger.error("an index could not be built: %s", error)
     if files:
-        logger.info("%d files of the histories were missing in their indexes and were read again", files)
+        logger.info("%d files of the histories were missing from their indexes and were read again", files)

@@ -40,8 +40,8 @@ PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """What Claude Code puts round a long paste (2.1.329)."""
 
 UNSURE: Final = (
-    "It was typed, or was about to be, but the agent has not started on it. Look at its terminal; to send it again, send it "
-    "as a new request."
+    "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
+    "again, use a new request."
 )
 
 

@@ -174,7 +174,7 @@ def _shown(value: "Any") -> str:
 
 
 def _directory(value: "Any", base: str = "") -> str:
-    """An absolute directory: ``value``, relative to ``base``; without a value ``base``, and without both the working directory."""
+    """An absolute directory: ``value``, relative to ``base``; without a value ``base``; without both the working directory."""
     directory = _text(value)
     if directory.startswith("/"):
         return directory

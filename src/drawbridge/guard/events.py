@@ -1,4 +1,4 @@
-"""Every hook call but the one before an edit: those before reads and commands, after any tool, at prompts and session starts."""
+"""Every hook call except the one before an edit: before reads and commands, after any tool, at prompts and session starts."""
 
 from drawbridge.guard import calls, rule
 

@@ -41,7 +41,7 @@ def parse(data: bytes) -> "Any":
 
 
 def dump(value: "Any") -> str:
-    """ASCII only, so that no pipe's encoding can change it. Accepts what ``parse`` returns, except infinite numbers, and tuples."""
+    """ASCII only, so that no pipe's encoding can change it. Accepts what ``parse`` returns, and tuples; no infinite numbers."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     if value is None or value is True or value is False:

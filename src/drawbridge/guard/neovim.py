@@ -96,7 +96,7 @@ class AnswerReader:
 
 
 def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
-    """One msgpack value and the position after it. Raises ``IndexError`` if data is missing, ``ValueError`` if it is invalid."""
+    """One msgpack value and the position after it. Raises ``IndexError`` for incomplete data, ``ValueError`` for invalid."""
     kind = data[at]
     at += 1
     if kind < 0x80:

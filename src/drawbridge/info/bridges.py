@@ -41,7 +41,7 @@ PLACES: Final = {
 """How an agent connects to a bridge → where it finds one, and the names of the files there."""
 
 
-def look(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
+def inspect(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
     """Those that live first."""
     by_port: dict[int, list[tuple[str, str, dict[str, Any] | None]]] = {}
     for agent, path, port in _discovery_files(environ):

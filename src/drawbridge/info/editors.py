@@ -57,7 +57,7 @@ class Editor:
     agents: list[int] = field(default_factory=list)
 
 
-def look(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
+def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
     """All sockets and editors, those of ``directory`` first. ``deadline``: milliseconds for all editors together."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)

@@ -53,7 +53,7 @@ class Permissions:
     asks: bool
 
 
-def look(directory: str) -> list[Guard]:
+def inspect(directory: str) -> list[Guard]:
     """One for each settings file that has the guard or can't be read, and one for each agent without any."""
     found = []
     for agent in AGENTS.values():
@@ -140,7 +140,7 @@ def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]
         for group in groups if isinstance(groups, list) else ():
             handlers = value_at(group, "hooks")
             for handler in handlers if isinstance(handlers, list) else ():
-                if hooks.is_ours(handler, agent.name):
+                if hooks.is_guard_hook(handler, agent.name):
                     command, arguments = handler["command"], handler.get("args")
                     by_shell = not isinstance(arguments, list)
                     yield event, shlex.split(command.removesuffix(agent.or_else)) if by_shell else [command, *arguments]

@@ -22,7 +22,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
     here = agent.settings_file(project)
     others = {path: other for path, other in _settings(agent).items() if path != here}
     for path, other in others.items():
-        if hooks.has_ours(other, agent.name):
+        if hooks.has_guard_hooks(other, agent.name):
             yield f"{path} calls the guard too, so it runs twice for each call: remove one of them with --remove."
     found = others | {here: document}
     for path in dict.fromkeys([*agent.settings_files(Path.cwd()), here]):

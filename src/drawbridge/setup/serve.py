@@ -28,7 +28,7 @@ from drawbridge.setup.plan import Plan
 from drawbridge.setup.record import Record
 
 NAME: Final = "drawbridge"
-PATIENCE: Final = 60
+COMMAND_SECONDS: Final = 60
 
 SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
 """Variables that are never written into the service's file, which other users may be able to read."""
@@ -79,8 +79,8 @@ class Service(Protocol):
 
     def runs(self) -> bool: ...
 
-    def start(self, *, again: bool) -> list[list[str]]:
-        """Commands after the file was written; ``again``: it was there before."""
+    def start(self, *, reinstalled: bool) -> list[list[str]]:
+        """Commands after the file was written; ``reinstalled``: it was there before."""
         ...
 
     def stop(self) -> list[list[str]]:
@@ -119,9 +119,9 @@ class Systemd:
             "systemctl", "--user", "is-active", "--quiet", self.path.name
         )
 
-    def start(self, *, again: bool) -> list[list[str]]:
+    def start(self, *, reinstalled: bool) -> list[list[str]]:
         reload, enable = ["systemctl", "--user", "daemon-reload"], ["systemctl", "--user", "enable", self.path.name]
-        return [reload, enable, ["systemctl", "--user", "restart" if again else "start", self.path.name]]
+        return [reload, enable, ["systemctl", "--user", "restart" if reinstalled else "start", self.path.name]]
 
     def stop(self) -> list[list[str]]:
         return [["systemctl", "--user", "disable", "--now", self.path.name]]
@@ -159,8 +159,8 @@ class Launchd:
     def runs(self) -> bool:
         return succeeds("launchctl", "print", f"{self._domain}/{self.path.stem}")
 
-    def start(self, *, again: bool) -> list[list[str]]:
-        return [*(self.stop() if again else []), ["launchctl", "bootstrap", self._domain, str(self.path)]]
+    def start(self, *, reinstalled: bool) -> list[list[str]]:
+        return [*(self.stop() if reinstalled else []), ["launchctl", "bootstrap", self._domain, str(self.path)]]
 
     def stop(self) -> list[list[str]]:
         return [["launchctl", "bootout", f"{self._domain}/{self.path.stem}"]] if self.runs() else []
@@ -197,51 +197,56 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
 
 
 def plan_setup(chosen: Service | None = None) -> Plan:
-    ours = chosen or service()
+    target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
             f"Nothing was changed: this drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
             "permanently, for example with pipx, and run this again from there."
         )
-    before, after = files.read(ours.path), _marked(ours.content())
-    if before is not None and not is_ours(before):
-        note = f"{ours.path} was not written by setup, so it was not changed. Move it away to install this service."
-        return Plan([], "", f"Nothing to change: {ours.path} was not written by setup.", [note])
-    change = Change(ours.path, before, after, keep=before is not None and not is_untouched(before))
+    before, after = files.read(target.path), _marked(target.content())
+    if before is not None and not is_written_by_setup(before):
+        note = f"{target.path} was not written by setup, so it was not changed. Move it away to install this service."
+        return Plan([], "", f"Nothing to change: {target.path} was not written by setup.", [note])
+    change = Change(target.path, before, after, keep=before is not None and not is_unchanged(before))
     steps: list[Step] = []
     if before != after:
         change.check()
         steps.append(change)
-    commands, notes = ours.start(again=before is not None), [*ours.notes, *left_out(os.environ)]
-    if not ours.available():
+    commands, notes = (
+        target.start(reinstalled=before is not None),
+        [*target.notes, *left_out(os.environ)],
+    )
+    if not target.available():
         lines = "; ".join(shlex.join(command) for command in commands)
         notes.insert(0, f"The service manager does not respond here. Where it does, start the server with: {lines}")
-    elif steps or not ours.runs():
-        steps.append(Run(ours.path, tuple(map(tuple, commands))))
-    made = record.load(ours.path)
-    directories = made.directories if made else tuple(map(str, files.missing_directories(ours.path)))
+    elif steps or not target.runs():
+        steps.append(Run(target.path, tuple(map(tuple, commands))))
+    made = record.load(target.path)
+    directories = made.directories if made else tuple(map(str, files.missing_directories(target.path)))
     return Plan(
         steps,
-        done=f"Done: {ours.path} is installed. `drawbridge info` shows whether the server runs.",
-        nothing=f"Nothing to change: {ours.path} is up to date.",
+        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server runs.",
+        nothing=f"Nothing to change: {target.path} is up to date.",
         notes=notes,
-        finish=lambda: record.save(ours.path, Record(created=True, directories=directories)),
+        finish=lambda: record.save(target.path, Record(created=True, directories=directories)),
         command=command_line(),
     )
 
 
 def plan_removal(chosen: Service | None = None) -> Plan:
-    ours = chosen or service()
-    before, made = files.read(ours.path), record.load(ours.path)
-    if before is None or not is_ours(before):
-        return Plan([], "", f"Nothing to remove: {ours.path} does not exist, or was not written by setup.")
-    steps: list[Step] = [Change(ours.path, before, None, keep=not is_untouched(before))]
-    if ours.available():
-        around = [Run(ours.path, tuple(map(tuple, commands)), "delete") for commands in (ours.stop(), ours.forget())]
+    target = chosen or service()
+    before, made = files.read(target.path), record.load(target.path)
+    if before is None or not is_written_by_setup(before):
+        return Plan([], "", f"Nothing to remove: {target.path} does not exist, or was not written by setup.")
+    steps: list[Step] = [Change(target.path, before, None, keep=not is_unchanged(before))]
+    if target.available():
+        around = [
+            Run(target.path, tuple(map(tuple, commands)), "delete") for commands in (target.stop(), target.forget())
+        ]
         steps = [step for step in (around[0], *steps, around[1]) if not isinstance(step, Run) or step.commands]
 
     def finish() -> None:
-        record.save(ours.path, None)
+        record.save(target.path, None)
         for directory in [*map(Path, made.directories if made else ()), copies.data_directory()]:
             with contextlib.suppress(OSError):
                 directory.rmdir()
@@ -292,11 +297,11 @@ def _mark(content: bytes) -> re.Match[bytes] | None:
     return re.search(rb"^(?:#|<!--) Written by `drawbridge setup serve` \(([0-9a-f]{12})\).*\n", content, re.MULTILINE)
 
 
-def is_ours(content: bytes) -> bool:
+def is_written_by_setup(content: bytes) -> bool:
     return _mark(content) is not None
 
 
-def is_untouched(content: bytes) -> bool:
+def is_unchanged(content: bytes) -> bool:
     """Whether it was not changed since setup wrote it."""
     mark = _mark(content)
     if mark is None:
@@ -313,7 +318,7 @@ def _quoted(word: str) -> str:
 
 def succeeds(*command: str) -> bool:
     try:
-        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=COMMAND_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return ended.returncode == 0
@@ -323,7 +328,7 @@ def _run(command: tuple[str, ...]) -> None:
     """Raises ``WorldError`` with the last line of its output."""
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorldError(f"`{shlex.join(command)}` failed: {error}. The file was written.") from None

@@ -19,7 +19,7 @@ from drawbridge.setup.plan import Plan
 PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-server")
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
-PATIENCE = 120
+COMMAND_SECONDS = 120
 """Seconds; code-server starts Node.js first."""
 
 
@@ -96,7 +96,7 @@ def _run(program: str, *arguments: str) -> str:
     command = [program, *arguments]
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorldError(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None

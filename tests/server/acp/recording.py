@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents.acp.conversation import Conversation
-from drawbridge.agents.base import Said
+from drawbridge.agents.acp.conversation import AcpConversation
+from drawbridge.agents.base import Output
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "acp"
 
@@ -28,20 +28,20 @@ class Recorder:
     def __init__(self, project: Path, patch: pytest.MonkeyPatch) -> None:
         self._places = [(str(project), "/project"), (os.environ["HOME"], "/home")]
         self.lines: list[dict[str, Any]] = []
-        received, outgoing = Conversation.received, Conversation.outgoing
+        received, outgoing = AcpConversation.received, AcpConversation.outgoing
 
-        def hear(conversation: Conversation, line: bytes) -> list[Said]:
+        def hear(conversation: AcpConversation, line: bytes) -> list[Output]:
             self._add("gemini", line)
             return received(conversation, line)
 
-        def tell(conversation: Conversation) -> bytes:
+        def tell(conversation: AcpConversation) -> bytes:
             data = outgoing(conversation)
             for line in data.splitlines():
                 self._add("drawbridge", line)
             return data
 
-        patch.setattr(Conversation, "received", hear)
-        patch.setattr(Conversation, "outgoing", tell)
+        patch.setattr(AcpConversation, "received", hear)
+        patch.setattr(AcpConversation, "outgoing", tell)
 
     def _add(self, sender: str, line: bytes) -> None:
         if line.strip():

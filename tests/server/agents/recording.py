@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from drawbridge.agents.base import Said
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.base import Output
+from drawbridge.agents.claude.conversation import ClaudeConversation
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "server"
 
@@ -36,20 +36,20 @@ class Recorder:
         self._places = [(str(project), "/project"), (os.environ["HOME"], "/home"), (str(place), "")]
         self._places += [(re.sub("[^A-Za-z0-9]", "-", str(place)), "")]  # as the CLI names its own files
         self._lines: list[dict[str, Any]] = []
-        received, outgoing = Conversation.received, Conversation.outgoing
+        received, outgoing = ClaudeConversation.received, ClaudeConversation.outgoing
 
-        def hear(conversation: Conversation, line: bytes) -> list[Said]:
+        def hear(conversation: ClaudeConversation, line: bytes) -> list[Output]:
             self._add("claude", line)
             return received(conversation, line)
 
-        def tell(conversation: Conversation) -> bytes:
+        def tell(conversation: ClaudeConversation) -> bytes:
             data = outgoing(conversation)
             for line in data.splitlines():
                 self._add("drawbridge", line)
             return data
 
-        patch.setattr(Conversation, "received", hear)
-        patch.setattr(Conversation, "outgoing", tell)
+        patch.setattr(ClaudeConversation, "received", hear)
+        patch.setattr(ClaudeConversation, "outgoing", tell)
 
     def _add(self, sender: str, line: bytes) -> None:
         if line.strip():

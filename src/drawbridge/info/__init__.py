@@ -1,7 +1,7 @@
 """``drawbridge info``: the running editors and bridges, their open files, and whether the guard works.
 
-Composes what the jobs know, for a person (``screen``) or, with stable keys, for a script. It changes nothing unless it
-is told to sweep.
+Combines the facts of all jobs, for a person (``screen``) or, with stable keys, for a script. It changes nothing unless it
+is asked to sweep.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Report:
 
 
 def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
-    """Show it. The exit code: 0, or 3 where something should be mended."""
+    """Prints the report. The exit code: 0, or 3 if there is a problem to fix."""
     found = report(directory, sweep=sweep)
     if as_json:
         sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
@@ -55,7 +55,7 @@ def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
 
 
 def report(directory: str | None, *, sweep: bool) -> Report:
-    """Raises ``BadSetting`` where ``directory`` is none or the guard's settings can't be used."""
+    """Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings can't be used."""
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
         raise BadSetting(f"{directory} is not a directory. Name one that exists.")

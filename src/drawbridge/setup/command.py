@@ -97,7 +97,7 @@ def _plan(chosen: SetupSettings) -> Plan:
 
 
 def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
-    """The plan that the person chooses, and whether to carry it out."""
+    """The plan that the person chooses, and whether to apply it."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
     agent = AGENTS.get(chosen.target)
@@ -179,7 +179,7 @@ def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked:
 
 
 def _print_wrapped(text: str, indent: str = "") -> None:
-    """Wrapped at words on a terminal, else in one line."""
+    """Prints text, wrapped at words on a terminal, else in one line."""
     terminal = Terminal(sys.stdout)
     width = terminal.width() if terminal.is_terminal else sys.maxsize
     lines = textwrap.wrap(

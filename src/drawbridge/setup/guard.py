@@ -46,7 +46,7 @@ class Loaded:
     blank: str | None = None
 
     def with_(self, document: Document) -> bytes | None:
-        """What is to be in the file."""
+        """The new content of the file."""
         if document.text == self.document.text:
             return self.content
         return self.prefix + document.text.encode()
@@ -73,7 +73,7 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """``ask_mode``: whether the agent is to ask before it writes (None: as it is)."""
+    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None: unchanged)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)
@@ -102,7 +102,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
     new = _record(agent, loaded, document, made, former)
 
     def finish() -> None:
-        installed.install_copy()  # its bytecode, where the interpreter is another than before
+        installed.install_copy()  # for the bytecode of another interpreter than before
         record.save(loaded.path, new)
         installed.remove_old()
 

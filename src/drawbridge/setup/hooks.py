@@ -1,7 +1,7 @@
-"""Hooks in an agent's settings: recognises, adds and removes those of Drawbridge. Pure.
+"""Hooks in an agent's settings: recognizes, adds and removes those of Drawbridge. Pure.
 
-All three agents have one shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups go to the
-end of a list, so that the person's keep their places: Codex remembers by them which ones it trusts.
+All agents use the same shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups are added at the
+end of a list, so that the person's keep their positions, by which Codex remembers which ones it trusts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Unfit(Exception):
 
 
 def is_guard_hook(handler: Any, agent: str) -> bool:
-    """Whether it calls the guard that setup installs for ``agent``, wherever that is: for any scope, in any copy."""
+    """Whether the handler calls a guard that setup installed for ``agent``, of any scope and in any directory."""
     if not isinstance(handler, dict):
         return False
     words, command = handler.get("args"), handler.get("command")
@@ -31,7 +31,7 @@ def is_guard_hook(handler: Any, agent: str) -> bool:
     if isinstance(command, str):
         try:
             words = [*words, *shlex.split(command)]
-        except ValueError:  # a quote that is not closed
+        except ValueError:  # an unclosed quote
             return False
     return any(isinstance(word, str) and _is_stub(PurePath(word), agent) for word in words)
 
@@ -65,14 +65,14 @@ def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Do
         document = _without(document, event, number, handler)
     number, handler = places[0]
     path: Path = (*HOOKS, event, number)
-    if len(document.get((*path, "hooks"))) > 1:  # the person has put others beside it: their matcher is theirs
+    if len(document.get((*path, "hooks"))) > 1:  # the person has added others to the group: its matcher is theirs
         path, group = (*path, "hooks", handler), group["hooks"][0]
     return document if document.get(path) == group else document.replace(path, group)
 
 
 def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
-    """The settings without Drawbridge's hooks. Lists and objects that are empty then go too, if setup ``made`` them
-    (None: not known, so it did)."""
+    """The settings without Drawbridge's hooks. Lists and objects that become empty are removed if setup ``made`` them
+    (None: unknown, so all of them)."""
     places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)
@@ -84,7 +84,7 @@ def remove(document: Document, agent: str, made: Collection[Path] | None, only: 
 
 
 def set_value(document: Document, path: Path, value: str) -> Document:
-    """With a text at ``path``. Raises ``Unfit``."""
+    """The settings with a text at ``path``. Raises ``Unfit``."""
     container = path[:-1]
     if not isinstance(document.get(container, {}), dict):
         raise Unfit(f"{container[0]} is {_kind(document.get(container))}, not an object")
@@ -96,8 +96,8 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """As it was before ``set_value(document, path, value)``. ``former``: the source text that was there, None if there was
-    nothing. A value that was changed since stays."""
+    """Undoes ``set_value(document, path, value)``. ``former``: the source text before it, None if there was no value. A value
+    that was changed since then stays."""
     container = path[:-1]
     if document.get(path) != value:
         return document
@@ -112,7 +112,7 @@ def has_guard_hooks(document: Document, agent: str) -> bool:
 
 
 def containers(document: Document, values: Iterable[Path] = ()) -> set[Path]:
-    """Those that setup may have to make, for hooks and for ``values``."""
+    """The paths of the lists and objects that setup may have to create, for hooks and for ``values``."""
     events = document.get(HOOKS, {})
     lists = ((*HOOKS, event) for event in (events if isinstance(events, dict) else ()))
     paths = {HOOKS, *(value[:-1] for value in values), *lists}
@@ -139,7 +139,7 @@ def _guard_hooks(document: Document, agent: str) -> Iterator[tuple[str, int, int
 
 
 def _without(document: Document, event: str, number: int, handler: int) -> Document:
-    """Without one handler, and without its group where it was the only one."""
+    """The settings without one handler, and without its group if it was the only one."""
     group = (*HOOKS, event, number)
     if len(document.get((*group, "hooks"))) == 1:
         return document.delete(group)

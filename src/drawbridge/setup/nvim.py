@@ -1,6 +1,6 @@
 """``drawbridge setup nvim``: the plugin for a Neovim without a plugin manager.
 
-A link in Neovim's package directory leads to the plugin: to the checkout that this runs from, or to a lasting copy. Beside
+A link in Neovim's package directory points to the plugin: to the checkout that this runs from, or to a lasting copy. Next to
 it is a package of one file, which calls ``setup{}`` unless the person's configuration does.
 """
 
@@ -167,7 +167,7 @@ def _places() -> Places:
 
 
 def _ask(nvim: str, lua: str) -> str:
-    """What a Neovim without anyone's configuration prints."""
+    """The output of a Neovim that runs without any configuration."""
     command = [nvim, "-u", "NONE", "-i", "NONE", "-n", "--headless", "-c", f"lua {lua}", "-c", "qall!"]
     try:
         return subprocess.run(

@@ -31,7 +31,7 @@ NAME: Final = "drawbridge"
 COMMAND_SECONDS: Final = 60
 
 SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
-"""Variables that are never written into the service's file, which other users may be able to read."""
+"""Variables that are never written to the service's file, which other users may be able to read."""
 
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
 """Variables that the service keeps, besides PATH and the server's settings; a service inherits none of them."""
@@ -74,21 +74,21 @@ class Service(Protocol):
     def content(self) -> bytes: ...
 
     def available(self) -> bool:
-        """Whether its manager answers."""
+        """Whether the service manager answers."""
         ...
 
     def runs(self) -> bool: ...
 
     def start(self, *, reinstalled: bool) -> list[list[str]]:
-        """Commands after the file was written; ``reinstalled``: it was there before."""
+        """The commands after the file is written. ``reinstalled``: it existed before."""
         ...
 
     def stop(self) -> list[list[str]]:
-        """Commands before the file is removed."""
+        """The commands before the file is removed."""
         ...
 
     def forget(self) -> list[list[str]]:
-        """Commands after it was removed."""
+        """The commands after the file is removed."""
         ...
 
     notes: tuple[str, ...]
@@ -147,7 +147,7 @@ class Launchd:
                 "EnvironmentVariables": passed_on(self._environ),
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
-                "ProcessType": "Interactive",  # else its agents are slowed down as work in the background is
+                "ProcessType": "Interactive",  # otherwise launchd throttles its agents like background work
                 "ExitTimeOut": 30,
                 "HardResourceLimits": {"Core": 0},
             }
@@ -186,7 +186,7 @@ class Run:
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
-    """This machine's. Raises ``NoProgram`` if its service manager is not supported."""
+    """This machine's kind of service. Raises ``NoProgram`` if its service manager is not supported."""
     if platform.startswith("linux"):
         return Systemd(environ)
     if platform == "darwin":
@@ -284,7 +284,7 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """With a first line (in XML: a second one) that shows that setup wrote it, and whether it was changed since."""
+    """Adds a first line (in XML, a second one) that identifies setup as the author and shows later changes."""
     digest = hashlib.sha256(content).hexdigest()[:12]
     text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it; it can remove it, too."
     if content.startswith(b"<?xml"):
@@ -302,7 +302,7 @@ def is_written_by_setup(content: bytes) -> bool:
 
 
 def is_unchanged(content: bytes) -> bool:
-    """Whether it was not changed since setup wrote it."""
+    """Whether the file is unchanged since setup wrote it."""
     mark = _mark(content)
     if mark is None:
         return False
@@ -311,7 +311,7 @@ def is_unchanged(content: bytes) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """For systemd, where % begins a specifier everywhere."""
+    """Quotes a value for systemd, where % begins a specifier everywhere."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -325,7 +325,7 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Raises ``WorldError`` with the last line of its output."""
+    """Runs a command. Raises ``WorldError`` with the last line of its output."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL

@@ -77,7 +77,7 @@ def plan(program: str | None, *, remove: bool) -> Plan:
 
 
 def extension_directory() -> Path:
-    """Beside this package in a wheel, in the repository in a checkout."""
+    """The extension's folder: beside this package in a wheel, in the repository in a checkout."""
     package = Path(drawbridge.__file__).parent
     installed = package / "runtime" / "vscode"
     return installed if installed.is_dir() else package.parent.parent / "extensions" / "vscode"
@@ -92,7 +92,7 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What it prints. Raises ``WorldError`` with the last line of its output."""
+    """The output of a command. Raises ``WorldError`` with its last line."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(

@@ -62,7 +62,7 @@ class Process:
         self.attachments = attachments
         self.turn_open = True
         if self.says_its_session:
-            self.heard(base.SessionKnown(self.launch.session_id))
+            self.heard(base.SessionIdentified(self.launch.session_id))
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
         self.answers.append((question_id, decision))

@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from drawbridge.core.errors import BadSetting, NoServer
 from drawbridge.tui.client import Client
 from drawbridge.tui.command import begin
-from drawbridge.tui.place import Finder, fingerprint_of
+from drawbridge.tui.server_address import Finder, fingerprint_of
 from tests import programs
 from tests.ide.processes import run
 from tests.rigs.tmux import Pane, Tmux, wait_until

@@ -60,7 +60,7 @@ async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) ->
     words = "The server's data takes 16,000 MB of 20,000 MB: at the limit no more runs begin."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
-        person.app.client._heard({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
+        person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
         await person.sees("The server's data takes 16,000 MB")
 
 

@@ -14,7 +14,7 @@ CODE: Final = "RESOURCE_LIMIT"
 def shortage(error: OSError) -> AgentUnusable | None:
     """None if the error has another cause."""
     match error.errno:
-        case errno.EMFILE | -1:  # uvloop 0.23 gives -1 where its socketpair failed, and not the reason
+        case errno.EMFILE | -1:  # uvloop 0.23 reports -1 instead of the reason if its socketpair fails
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             why = f"the server may open {most} files at once, and all are in use"
             what = "Raise the limit (`ulimit -n`, or LimitNOFILE= of the service)"

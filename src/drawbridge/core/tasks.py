@@ -1,4 +1,4 @@
-"""Background tasks with an owner: none is lost while it runs, no error is swallowed, and all end with their owner.
+"""Background tasks with an owner: no running task is lost, no error is swallowed, and all tasks end with their owner.
 
 There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is logged
 with its traceback, and ``failed`` lets the owner answer whoever waits for the task: a connection, a session, a person. In a

@@ -1,8 +1,8 @@
-"""The editor without an editor: a directory, and a terminal in which a person reads and answers.
+"""A bridge without an editor: a directory, and a terminal in which a person reads and answers.
 
-Proposals are drawn as a diff one after another, each with the question y, n or e; "e" opens the proposed text in the
-person's own $VISUAL or $EDITOR, and the edited text is drawn and asked again. Keys that were typed before the question
-could be read never count as an answer.
+Proposals are drawn as diffs one after another, each with the question y, n or e; "e" opens the proposed text in the
+person's own $VISUAL or $EDITOR, and the question is asked again for the edited text. Keys that were typed before the question
+was visible never count as an answer.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Folder:
         raise Refused(f"{path} is not open in an editor here. Nothing was saved.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Prints where to look. Raises ``UnusableFile`` where there is no file, or not a text."""
+        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"There is no file {request.path}. Nothing was opened.")
@@ -213,7 +213,7 @@ class Folder:
         return Accepted(proposal.new_text)
 
     async def _ask(self, question: str) -> str:
-        """The person's answer in lower case; "n" with a notice when no more answers can come."""
+        """The person's answer in lower case; "n" with a notice at the end of the input."""
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
@@ -236,7 +236,7 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """The proposal as the person has edited it; unchanged, with a notice, where the edited text can't be used."""
+        """The proposal as the person has edited it; unchanged, with a notice, if the edited text can't be used."""
         self._held = []
         problem = None
         try:
@@ -270,7 +270,7 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """One line, above an open question; kept while the person's editor has the screen."""
+        """Prints one line, above an open question; delayed while the person's editor has the screen."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

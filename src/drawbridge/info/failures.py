@@ -1,4 +1,4 @@
-"""How often the guard has failed lately, according to its log: an agent's terminal does not show failures."""
+"""How often the guard has failed recently, from its log: an agent's terminal does not show failures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 SECONDS: Final = 24 * 60 * 60
 
 LATEST: Final = 65_536
-"""Bytes at the end of the log that are looked at."""
+"""Bytes at the end of the log that are read."""
 
 FAILED: Final = re.compile(
     r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"
 )
-"""As ``guard.failure`` writes it."""
+"""The format of ``guard.failure``."""
 
 
 def problems(named: str | None) -> list[str]:
@@ -41,6 +41,6 @@ def problems(named: str | None) -> list[str]:
 
 
 def log_file() -> str:
-    """Where the guard logs unless a setting says otherwise; the file may be missing."""
+    """The guard's default log file, which may not exist."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return os.path.join(base if base.startswith("/") else Path.home() / ".local" / "state", "drawbridge", "guard.log")

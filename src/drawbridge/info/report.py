@@ -42,10 +42,10 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     guard_settings = settings.load("hook", HookSettings, {})
     places = guard_settings.socket_dir
     unseen = editors.unseen(places)
-    sockets, there = editors.look(here, places, guard_settings.deadline)
-    found = bridges.look()
+    sockets, there = editors.inspect(here, places, guard_settings.deadline)
+    found = bridges.inspect()
     swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
-    installed = guards.look(here)
+    installed = guards.inspect(here)
     prefix = launcher.socket_prefix(here)
     return Report(
         directory=here,

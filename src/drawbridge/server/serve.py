@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.agents.registry import agents, missing, that_see
+from drawbridge.agents.registry import agents, missing, with_image_input
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
@@ -135,7 +135,7 @@ async def _serve(
         scopes=scopes_of(COMMANDS),
         health=monitor.health,
         push=notifier.subscriptions,
-        that_see=that_see(known),
+        with_image_input=with_image_input(known),
     )
     dispatch = Dispatch(COMMANDS, core, server, entrance, blobs)
     ours = certificate is not None and plan.certificate is None

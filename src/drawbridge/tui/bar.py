@@ -1,4 +1,4 @@
-"""The line at the top: where one is, and how the connection stands, in words."""
+"""The line at the top: the current screen, and the state of the connection in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TROUBLE: Final = {
 }
 
 ROOMY: Final = 60
-"""Columns from which on there is room for more than the name."""
+"""The width from which more than the name fits."""
 
 
 class Bar(Vertical):

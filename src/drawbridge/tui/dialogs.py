@@ -36,7 +36,7 @@ KEYS: Final = (
 
 
 class ModeDialog(ModalScreen[str | None]):
-    """The mode that was chosen; None: none."""
+    """Returns the chosen mode, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import AgentLine, Decision, Exited, Options, Question, QuestionGone, TurnEnded
+from drawbridge.agents.base import AgentLine, Decision, Exited, Options, Question, QuestionCancelled, TurnEnded
 from drawbridge.agents.demo.driver import Demo
 from tests.agents.rig import Session, lives, session
 from tests.waiting import until
@@ -168,7 +168,7 @@ async def test_an_interrupt_takes_its_question_back(demo: Session, project: Path
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.heard.next(TurnEnded)).interrupted
-    assert demo.heard.all(QuestionGone) == [QuestionGone(question.question_id, "interrupted")]
+    assert demo.heard.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
     demo.process.answer(question.question_id, Decision(allow=True))
     await demo.turn("/quick")
     assert (project / "README.md").read_text() == README

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from drawbridge.agents.base import ModeKnown, Options
+from drawbridge.agents.base import ModeChanged, Options
 from drawbridge.agents.claude.prompts import remembered
 from drawbridge.agents.modes import BYPASS
 from drawbridge.server.protocol.client_errors import ClientError
@@ -280,7 +280,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
         server.core.context.ceilings = Ceilings(modes=ceiling)
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeKnown(mode))
+        process.heard(ModeChanged(mode))
         await settled()
         shown = phone.updates("project_state")[-1].get("permission_mode", "default")
         if allowed:
@@ -296,7 +296,7 @@ async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) 
         server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeKnown("acceptEdits"))
+        process.heard(ModeChanged("acceptEdits"))
         await until(lambda: process.ended)
         finished = phone.updates("run_finished")[-1]
         assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")

@@ -1,4 +1,4 @@
-"""What an agent is asked, as blocks of the Agent Client Protocol. Pure."""
+"""Prompts as content blocks of the Agent Client Protocol. Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ replaces the first (2.1.329, which reads both places)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
-    """Without a shell between."""
+    """A hook that runs without a shell."""
     return {"type": "command", "command": command[0], "args": list(command[1:]), "timeout": timeout}
 
 

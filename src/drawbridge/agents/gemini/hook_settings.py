@@ -14,7 +14,7 @@ from typing import Any
 from drawbridge.agents.hook_settings import AgentHooks, Switch, value_at
 
 OR_ONE = "|| exit 1"
-"""Any other code than 0 and 1 is a denial, also the shell's 127 where the interpreter is gone (0.61.0)."""
+"""Any exit code except 0 and 1 is a denial, including the shell's 127 if the interpreter is missing (0.61.0)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Proposals: show one and wait for its decision, withdraw one, withdraw all of this agent."""
+"""Proposals: show one and wait for its decision, withdraw one, withdraw all of an agent."""
 
 from __future__ import annotations
 

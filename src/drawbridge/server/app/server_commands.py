@@ -31,7 +31,7 @@ RECORD_KEPT_SECONDS: Final = 10.0
 class ServerCommands:
     """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
-    ``agents``: names of those that can be run, ``that_see`` of those among them that can be given pictures. ``scopes``: of
+    ``agents``: names of those that can be run, ``with_image_input`` of those among them that accept pictures. ``scopes``: of
     each command. ``health`` returns the current numbers. ``push``: None if the server sends no notifications to browsers.
     """
 
@@ -48,7 +48,7 @@ class ServerCommands:
         scopes: Mapping[str, Scope],
         health: Callable[[], replies.Health],
         push: Subscriptions | None = None,
-        that_see: Sequence[str] = (),
+        with_image_input: Sequence[str] = (),
     ) -> None:
         self._core = core
         self._blobs = blobs
@@ -60,7 +60,7 @@ class ServerCommands:
         self._scopes = scopes
         self._health = health
         self._push = push
-        self._that_see = list(that_see)
+        self._that_see = list(with_image_input)
         self._record: tuple[str, bytes] | None = None
 
     # signing in

@@ -358,13 +358,13 @@ class Project:
         match report:
             case base.AgentLine():
                 self._line(report)
-            case base.SessionKnown(session_id):
+            case base.SessionIdentified(session_id):
                 self._session_known(session_id)
-            case base.ModeKnown(mode, offered):
+            case base.ModeChanged(mode, offered):
                 self._mode_known(mode, offered)
             case base.Question():
                 self._question(report)
-            case base.QuestionGone(question_id, reason):
+            case base.QuestionCancelled(question_id, reason):
                 self._question_gone(question_id, reason)
             case base.TurnBegun():
                 self._begun_alone()

@@ -23,7 +23,7 @@ from tests.rigs.messages_stub import MessagesStub
 
 from drawbridge.agents.base import Agent, Event, Launch, TurnEnded
 from drawbridge.agents.claude.command_line import arguments, environment
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.claude.driver import Claude
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.agents.framing import Lines
@@ -129,7 +129,7 @@ def lines() -> None:
         "uuid": "u",
     }
     data = (json.dumps(message) + "\n").encode() * 1000
-    conversation, framing = Conversation("bench", lambda path: None, resumed=False), Lines()
+    conversation, framing = ClaudeConversation("bench", lambda path: None, resumed=False), Lines()
     began = time.process_time()
     for _ in range(100):
         for line in framing.feed(data):

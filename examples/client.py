@@ -1,9 +1,9 @@
-"""A small client of `drawbridge serve`: runs one prompt, shows what the agent says, answers its questions at the terminal.
+"""A small client of `drawbridge serve`: runs one prompt, shows the agent's messages, and asks you for its approvals.
 
     python examples/client.py URL DATA_DIRECTORY PROJECT_DIRECTORY AGENT PROMPT
 
-`drawbridge serve` shows the URL, and where the token is: in its data directory. Needs the package `websockets`.
-A lost connection costs nothing: it comes back by itself and goes on behind what it has seen.
+`drawbridge serve` shows the URL and the data directory, which contains the token. Requires the package `websockets`.
+After a lost connection, it reconnects by itself and continues after the last message that it has seen.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class Client:
     def __init__(self, directory, agent, prompt):
         self.directory, self.agent, self.prompt = directory, agent, prompt
         self.request_id = str(uuid.uuid4())  # an execute with the same one never runs twice
-        self.project = self.run = self.seq = None  # seq is the cursor: everything up to it has been heard
+        self.project = self.run = self.seq = None  # seq is the cursor: everything up to it was received
         self.outcomes, self.answered = {}, set()
 
     async def talk(self, socket):
@@ -72,7 +72,7 @@ async def main(client, url, data):
     headers = {"Authorization": f"Bearer {(Path(data) / 'token').read_text().strip()}"}
     tls = ssl.create_default_context(cafile=Path(data) / "tls" / "cert.pem") if url.startswith("wss:") else None
     async for socket in connect(url, additional_headers=headers, ssl=tls, proxy=None):
-        with suppress(ConnectionClosed):  # connect() tries again, in longer and longer intervals
+        with suppress(ConnectionClosed):  # connect() tries again, at growing intervals
             return await client.talk(socket)
 
 

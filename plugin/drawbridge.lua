@@ -15,11 +15,11 @@ local function command(name, method, description)
 end
 
 command('', 'show_status', 'Show the status, as :DrawbridgeStatus does')
-command('Install', 'install', 'Install the Python half of the plugin, after a question')
+command('Install', 'install', 'Install the Python half of the plugin; asks first')
 command('Start', 'start', 'Start the bridge between this Neovim and coding agents')
 command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')
-command('Status', 'show_status', 'Show where the bridge listens and who is connected')
+command('Status', 'show_status', 'Show where the bridge listens and which agents are connected')
 command('Log', 'log', 'Show the end of the bridge log')
 command('Accept', 'accept', 'Accept the proposal as it is on the screen')
 command('Reject', 'reject', 'Reject the proposal')
@@ -46,5 +46,5 @@ local function terminal_command(name, agent, description)
   })
 end
 
-terminal_command('Claude', 'claude', 'Run the Claude CLI in a terminal, connected to this Neovim')
+terminal_command('Claude', 'claude', 'Run Claude Code in a terminal, connected to this Neovim')
 terminal_command('Gemini', 'gemini', 'Run Gemini CLI in a terminal, connected to this Neovim')

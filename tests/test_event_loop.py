@@ -43,8 +43,7 @@ SERVER_MAY = {
     "server.sessions.git": "to be moved: makes and removes the directory of a confined git",
     "server.store.index": "to be moved: lists and saves the index of a history",
     "server.store.log": "appends to the open log; to be moved: makes its directory and its link",
-    "server.store.syncing": "to be moved: puts a history that is closed on the disk",
-    "server.store.segments": "opens and locks a segment of the log; to be moved",
+    "server.store.segments": "opens and locks a segment of the log; to be moved: puts one that is closed on the disk",
     "editors.files": "to be moved: the agent's driver reads a file that is about to change",
 }
 """The same for the server, between its first client and its last."""

@@ -36,8 +36,8 @@ PURE = (
     "server.protocol",
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
     "server.events",
-    *(f"server.approvals.{name}" for name in ("pending", "surfaces")),
-    "server.app.frames",
+    "server.approvals.pending",
+    "server.app.feed",
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
     *(f"server.terminal_sessions.{name}" for name in ("hook_events", "transcript")),
     *(f"tui.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),
@@ -339,15 +339,32 @@ def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> N
     assert loose_tasks(ast.parse(code)) == found
 
 
+def endless_loops(tree: ast.Module) -> list[int]:
+    """The lines of each ``while True`` that sleeps in between."""
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.While) and ast.unparse(node.test) == "True")
+    sleeps = "asyncio.sleep"
+    return [
+        loop.lineno
+        for loop in loops
+        if any(isinstance(node, ast.Call) and ast.unparse(node.func) == sleeps for node in ast.walk(loop))
+    ]
+
+
+@pytest.mark.parametrize("name", those_in(("server",)))
+def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
+    """``BackgroundTasks.repeat`` starts the next round after an error. A loop of its own would end until the restart."""
+    assert endless_loops(parsed(modules()[name])) == []
+
+
 ASSIGNED_FROM_OUTSIDE = {
     # Plain data that one module makes and changes.
     "server.app.blobs: blob.touched": "when a blob was last used",
     "server.auth.devices: file.devices": "the file of devices while it is changed",
-    "server.auth.pairing: file.codes": "the same file",
+    "server.auth.devices: file.codes": "the same file",
     "server.auth.rate_limits: bucket.at": "a bucket of the limiter",
     "server.auth.rate_limits: bucket.told": "a bucket of the limiter",
     "server.auth.rate_limits: bucket.tokens": "a bucket of the limiter",
-    "server.notifications.push: file.subscriptions": "the file of subscriptions while it is changed",
+    "server.notifications.web_push: file.subscriptions": "the file of subscriptions while it is changed",
     "server.protocol.commands: command.project_id": "a command that is being parsed",
     "server.protocol.commands: command.request_id": "a command that is being parsed",
     "server.store.segments: segment.size": "a file of the index while it is read",

@@ -53,7 +53,7 @@ def agent(path):
 EVENTS = {"about_to_act": "before", "did_act": "after"}
 TOOLS = {"scribble": ("edit", ("where",))}
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = False
-UNTOLD = ()
+NO_CONTEXT = ()
 session = None
 
 def paths(value):

@@ -45,7 +45,7 @@ def schema(rows: Iterable[AnyRow] = COMMANDS) -> dict[str, Any]:
     shared = {name: kind for name, kind in asked.items() if name not in names}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What clients and the agent server of Drawbridge say to each other",
+        "title": "Messages between clients and the Drawbridge agent server",
         "anyOf": [{"$ref": "#/$defs/client_message"}, {"$ref": "#/$defs/server_message"}],
         "$defs": {
             "client_message": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in asks]},

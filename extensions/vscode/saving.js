@@ -54,15 +54,15 @@ async function isWritable(path) {
 async function merge(vscode, file, { version, edits }, bases) {
   const document = file?.text;
   if (!document) return notMerged('it is not open as text here');
-  if (document.version !== version) return notMerged('it was changed meanwhile');
+  if (document.version !== version) return notMerged('it has changed in the meantime');
   const wanted = checked(edits, countLines(document));
-  if (!document.isDirty) return notMerged('it has no unsaved changes any more');
+  if (!document.isDirty) return notMerged('it no longer has unsaved changes');
   const { encoding } = document;
   if (!['utf8', 'utf8bom', undefined].includes(encoding)) return notMerged(`its encoding is ${encoding}`);
   if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('the text to insert is not UTF-8');
   const stamp = await stampOf(file.path);
   const isDone = wanted.length === 0 || (await apply(vscode, document, wanted, version));
-  if (!isDone) return notMerged('it was changed meanwhile');
+  if (!isDone) return notMerged('it has changed in the meantime');
   await bases.rebase(file.path, document, stamp);
   return { merged: true };
 }

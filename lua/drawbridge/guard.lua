@@ -2,7 +2,7 @@
 local M = {}
 
 local NAMES = { claude = 'Claude Code', gemini = 'Gemini CLI', codex = 'Codex' }
-local MORE = ':checkhealth drawbridge tells more'
+local MORE = ':checkhealth drawbridge has the details'
 
 ---@class drawbridge.Guard
 ---@field agent string
@@ -70,7 +70,7 @@ function M.find(wait)
     return answer ~= nil
   end, 20) then
     vim.fn.jobstop(job)
-    return nil, ('`drawbridge info` gave no answer in %d seconds'):format(wait / 1000)
+    return nil, ('`drawbridge info` did not answer within %d seconds'):format(wait / 1000)
   end
   return answer.found, answer.problem
 end

@@ -35,7 +35,7 @@ local function ask(words, wait)
   local code = vim.fn.jobwait({ job }, wait)[1]
   if code == -1 then
     vim.fn.jobstop(job)
-    return nil, ('it gave no answer in %d seconds'):format(wait / 1000)
+    return nil, ('it did not answer within %d seconds'):format(wait / 1000)
   end
   local output = vim.trim(table.concat(said, '\n'))
   if code ~= 0 then
@@ -60,8 +60,8 @@ local function check_program()
   local program, problem = source.find()
   if not program then
     fault(config.get().command and problem or 'The Python half is missing', {
-      source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
-      'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
+      source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
+      'Or put a `drawbridge` on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
     })
     return false
   end
@@ -142,7 +142,7 @@ end
 local function check_bridge()
   local now = require('drawbridge.status').get()
   if now.problem then
-    return fault('The bridge does not run: ' .. now.problem, { 'Correct that, then run :DrawbridgeStart.' })
+    return fault('The bridge is not running: ' .. now.problem, { 'Correct that, then run :DrawbridgeStart.' })
   elseif not now.port then
     return warn(('The bridge is %s'):format(now.state), { ':DrawbridgeStart, or setup{} with auto_start.' })
   end
@@ -166,7 +166,7 @@ end
 local function check_guard_of(guard)
   local setup = ('`drawbridge setup %s`'):format(guard.agent)
   if guard.state == 'works' and guard.problem == '' then
-    ok(('%s is kept from your unsaved work (%s)'):format(guard.name, home(guard.file)))
+    ok(('Your unsaved work is protected from %s (%s)'):format(guard.name, home(guard.file)))
   elseif guard.state == 'absent' and vim.fn.executable(guard.agent) == 1 then
     warn(('%s may overwrite what you have not saved: it has no guard'):format(guard.name), { setup .. ' installs it.' })
   elseif guard.state == 'absent' then
@@ -198,7 +198,7 @@ local function check_claude()
   if vim.fn.executable(program[1]) == 0 then
     return warn(("%s can't be run"):format(program[1]), {
       'npm install -g @anthropic-ai/claude-code',
-      'Or name it: setup{ terminal = { command = "/path/to/claude" } }.',
+      'Or set its path: setup{ terminal = { command = "/path/to/claude" } }.',
     })
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }))
@@ -227,7 +227,7 @@ local function check_proxies()
   local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
   if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
     warn(('%s is set and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
-      ':DrawbridgeClaude and :DrawbridgeGemini see to it. In another terminal, before the agent: '
+      ':DrawbridgeClaude and :DrawbridgeGemini handle this. In another terminal, before you start the agent: '
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
@@ -247,7 +247,7 @@ local function check_mode()
   if not chosen then
     warn('No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs', advice)
   elseif chosen == 'default' then
-    ok(('Changes are asked for (defaultMode "default" in %s)'):format(home(file)))
+    ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
   else
     warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
   end
@@ -258,7 +258,7 @@ local function check_gemini()
   if vim.fn.executable(program[1]) == 0 then
     -- Many have one agent only.
     return info(
-      ("%s can't be run: %s, or name it: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
+      ("%s can't be run: %s, or set its path: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
     )
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }), WAIT_FOR_GEMINI)
@@ -268,7 +268,7 @@ local function check_gemini()
   local name = home(vim.fn.exepath(program[1]))
   local major, minor = version:match('^v?(%d+)%.(%d+)')
   if major and tonumber(major) == 0 and tonumber(minor) < OLDEST_GEMINI then
-    warn(('%s: %s knows no editor but VS Code'):format(name, version), { INSTALL_GEMINI .. '@latest' })
+    warn(('%s: %s supports no editor except VS Code'):format(name, version), { INSTALL_GEMINI .. '@latest' })
   else
     ok(('%s: %s'):format(name, version))
   end
@@ -289,21 +289,21 @@ local function check_gemini_setting()
   if ide.enabled == true then
     return ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
   elseif ide.enabled == false then
-    return warn(('ide.enabled is false in %s: it looks for no editor'):format(home(file)), {
-      'Type /ide enable in it, once.',
+    return warn(('ide.enabled is false in %s: it does not look for an editor'):format(home(file)), {
+      'Type /ide enable in it once.',
     })
   end
   if not require('drawbridge.cli').gemini_defaults() then
     return info(('ide.enabled is not set in %s: the Gemini defaults of this machine decide'):format(home(file)))
   end
   local nudge = ide.hasSeenNudge ~= true
-      and ' If it asks whether to connect Neovim, answer No first: its Yes looks for an installer that does not exist.'
+      and ' If it asks whether to connect Neovim, answer No first: Yes looks for an installer that does not exist.'
     or ''
   info(
     ('ide.enabled is not set in %s: only a gemini started by :DrawbridgeGemini looks for an editor. '):format(
       home(file)
     )
-      .. 'In another terminal type /ide enable in it, once.'
+      .. 'In another terminal, type /ide enable in it once.'
       .. nudge
   )
 end

@@ -35,7 +35,7 @@ end
 ---@return boolean ok
 function M.setup(options)
   if vim.fn.has('nvim-0.7') == 0 then
-    vim.api.nvim_err_writeln('drawbridge: Neovim 0.7 or newer is needed')
+    vim.api.nvim_err_writeln('drawbridge: Neovim 0.7 or newer is required')
     return false
   end
   local config = require('drawbridge.config')

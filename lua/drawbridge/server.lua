@@ -115,7 +115,7 @@ local function pause_then_launch(code)
   end, state.restarts)
   local reason = state.last_line or ('exit code %d'):format(code)
   if #state.restarts >= RESTARTS then
-    return fail('the bridge keeps ending: ', reason)
+    return fail('the bridge keeps exiting: ', reason)
   end
   say.notice('the bridge restarts: ' .. reason, 'info')
   table.insert(state.restarts, now)

@@ -167,9 +167,9 @@ end
 
 local NEXT = {
   stopped = ':DrawbridgeStart starts it',
-  failed = ':DrawbridgeLog and :checkhealth drawbridge tell more',
-  starting = 'a moment of patience',
-  stopping = 'a moment of patience',
+  failed = ':DrawbridgeLog and :checkhealth drawbridge have the details',
+  starting = 'wait a moment',
+  stopping = 'wait a moment',
   listening = ':DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide',
   connected = ':DrawbridgeSend shows Claude a file or lines',
 }

@@ -24,7 +24,7 @@ LONG_PATIENCE = 4 * PATIENCE
 
 BAD_AGENT = Path(__file__).with_name("bad_agent.py")
 
-Said = TypeVar("Said")
+Output = TypeVar("Output")
 
 
 def bad_agent(start: str = "as-told") -> Agent:
@@ -45,7 +45,7 @@ class Heard:
         self.events.append(event)
         self._more.set()
 
-    async def next(self, kind: type[Said]) -> Said:
+    async def next(self, kind: type[Output]) -> Output:
         """The next event of that kind; those before it are passed over."""
         async with asyncio.timeout(LONG_PATIENCE):
             while True:
@@ -57,7 +57,7 @@ class Heard:
                 self._more.clear()
                 await self._more.wait()
 
-    def all(self, kind: type[Said]) -> list[Said]:
+    def all(self, kind: type[Output]) -> list[Output]:
         return [event for event in self.events if isinstance(event, kind)]
 
     @property

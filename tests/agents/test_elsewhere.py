@@ -60,7 +60,7 @@ async def test_there_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.prompt("half")
         await eventually(lambda: agent.heard.messages, "its first words")
-        agent.process._pipe._ours.close()  # as the kernel does with all that a killed process had open
+        agent.process._pipe._local.close()  # as the kernel does with all that a killed process had open
         assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
         assert not lives(agent.process.pid)
 

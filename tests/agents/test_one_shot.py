@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited, Launch, Options, SessionKnown
+from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited, Launch, Options, SessionIdentified
 from drawbridge.agents.codex import driver as codex
 from drawbridge.agents.command.driver import Command
 from tests import programs
@@ -56,7 +56,7 @@ async def test_codex_answers_and_remembers(project: Path, model: ResponsesStub) 
     async with session(real_codex(), project) as first:
         done = await first.turn("Who are you?")
         await first.heard.next(Exited)
-    [known] = first.heard.all(SessionKnown)
+    [known] = first.heard.all(SessionIdentified)
     assert (done.ok, done.session_id) == (True, known.session_id)
     assert [line["type"] for line in lines(first.heard)] == [
         *("thread.started", "turn.started", "item.completed", "turn.completed")
@@ -64,7 +64,7 @@ async def test_codex_answers_and_remembers(project: Path, model: ResponsesStub) 
     async with session(real_codex(), project, session_id=known.session_id, resume=True) as second:
         assert (await second.turn("Who?")).ok
     assert "I am Ada." in json.dumps(model.requests[-1]["input"])
-    assert second.heard.all(SessionKnown) == [known]
+    assert second.heard.all(SessionIdentified) == [known]
 
 
 async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) -> None:

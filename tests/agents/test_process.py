@@ -23,10 +23,10 @@ from drawbridge.agents.base import (
     Decision,
     Exited,
     Launch,
-    ModeKnown,
+    ModeChanged,
     Question,
-    QuestionGone,
-    SessionKnown,
+    QuestionCancelled,
+    SessionIdentified,
     TurnEnded,
 )
 from drawbridge.agents.demo.driver import Demo
@@ -77,7 +77,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
     assert agent.heard.words == "Hello there"
     kinds = [type(event) for event in agent.heard.events]
-    assert kinds == [AgentLine, SessionKnown, ModeKnown, AgentLine, AgentLine, TurnEnded]
+    assert kinds == [AgentLine, SessionIdentified, ModeChanged, AgentLine, AgentLine, TurnEnded]
 
 
 async def test_it_takes_one_prompt_after_the_other(agent: Session) -> None:
@@ -223,7 +223,9 @@ async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
 async def test_a_death_takes_the_questions_with_it(agent: Session) -> None:
     agent.process.prompt("ask-and-die")
     question = await agent.heard.next(Question)
-    assert await agent.heard.next(QuestionGone) == QuestionGone(question.question_id, "The bad agent has ended")
+    assert await agent.heard.next(QuestionCancelled) == QuestionCancelled(
+        question.question_id, "The bad agent has ended"
+    )
     assert not (await agent.heard.next(TurnEnded)).ok
     assert (await agent.heard.next(Exited)).code == 3
 
@@ -242,8 +244,8 @@ async def test_two_results_end_one_turn(agent: Session) -> None:
 
 async def test_a_question_taken_back_is_gone(agent: Session) -> None:
     await agent.turn("ask-and-withdraw")
-    assert agent.heard.all(QuestionGone) == [
-        QuestionGone(agent.heard.all(Question)[0].question_id, "decided elsewhere")
+    assert agent.heard.all(QuestionCancelled) == [
+        QuestionCancelled(agent.heard.all(Question)[0].question_id, "decided elsewhere")
     ]
 
 
@@ -322,7 +324,7 @@ async def test_an_interrupt_that_is_not_heard_leaves_the_turn_open(agent: Sessio
 async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, code: int) -> None:
     agent.process.times = AT_ONCE if command in ("stubborn", "sturdy") else HASTE
     agent.process.prompt(command)
-    await agent.heard.next(SessionKnown)
+    await agent.heard.next(SessionIdentified)
     if command != "silent":
         await agent.heard.next(Question if command == "ask" else AgentLine)
 
@@ -428,7 +430,7 @@ def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path, uvloop:
     async def start() -> None:
         await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
 
-    with pytest.raises(AgentUnusable, match="directory is not there any more") as caught:
+    with pytest.raises(AgentUnusable, match="directory no longer exists") as caught:
         (asyncio if loop == "asyncio" else uvloop).run(start())
     assert caught.value.code == "INVALID_PATH"
 

@@ -23,11 +23,11 @@ def test_all_problems_are_found_at_once() -> None:
         (f"goose={PYTHON}", "three=  "),
     )
     assert problems(named) == [
-        "--agent-path: no program can be named for hal, only for claude, gemini, codex",
+        "--agent-path: the program of hal can't be set, only those of claude, gemini, codex",
         "--agent-path: /no/gemini is not a program",
-        "--acp-agent: there is an agent claude already",
+        "--acp-agent: an agent named claude already exists",
         "--acp-agent: 'x has a quotation mark without its other half",
-        "--command-agent: there is an agent goose already",
+        "--command-agent: an agent named goose already exists",
         "--command-agent: the command is empty",
     ]
 

@@ -13,7 +13,7 @@ from drawbridge.core.approval import TABLE, TRANSITIONS, Approval, State, Step, 
 
 STEPS = {
     Step.DECIDE: lambda approval: approval.decide("somebody", "yes"),
-    Step.WITHDRAW: lambda approval: approval.withdraw("the agent went"),
+    Step.WITHDRAW: lambda approval: approval.withdraw("the agent has disconnected"),
     Step.CONFIRM: lambda approval: approval.confirm(),
     Step.OVERRULE: lambda approval: approval.overrule(),
 }
@@ -31,16 +31,16 @@ def test_the_first_answer_wins_and_the_second_is_told_that_it_came_too_late(appr
 
 
 def test_what_was_taken_back_can_not_be_answered(approval: Approval[str]) -> None:
-    assert approval.withdraw("the agent went")
+    assert approval.withdraw("the agent has disconnected")
     assert not approval.decide("Neovim", "yes")
-    assert (approval.state, approval.reason) == (State.WITHDRAWN, "the agent went")
+    assert (approval.state, approval.reason) == (State.WITHDRAWN, "the agent has disconnected")
     assert approval.decided_by is None
     assert approval.decision is None
 
 
 def test_what_was_answered_can_not_be_taken_back(approval: Approval[str]) -> None:
     approval.decide("Neovim", "yes")
-    assert not approval.withdraw("the agent went")
+    assert not approval.withdraw("the agent has disconnected")
     assert approval.reason is None
 
 

@@ -33,6 +33,36 @@ async def test_input_is_read() -> None:
     assert finished == (b"/\n", 0, 0)
 
 
+PRINTS_FIRST = """
+import sys
+print('x' * 1_000_000, flush=True)
+print(len(sys.stdin.read()))
+"""
+
+
+async def test_output_is_read_while_input_is_written() -> None:
+    """Both are larger than a pipe: a program that prints before it reads would otherwise block until the limit."""
+    finished = await subprocesses.run(
+        [sys.executable, "-c", PRINTS_FIRST], directory="/", seconds=20, limit=2_000_000, input=b"y" * 1_000_000
+    )
+    assert (finished.output.split(), finished.status) == ([b"x" * 1_000_000, b"1000000"], 0)
+
+
+async def test_a_flood_ends_a_program_that_reads_nothing() -> None:
+    finished = await subprocesses.run(
+        [sys.executable, "-c", "while True: print('x' * 1000)"],
+        directory="/", seconds=20, limit=10, input=b"y" * 1_000_000,
+    )  # fmt: skip
+    assert (finished.output, finished.status) == (b"x" * 10, None)
+
+
+async def test_input_that_nobody_reads_is_dropped() -> None:
+    finished = await subprocesses.run(
+        [sys.executable, "-c", "print('done')"], directory="/", seconds=20, limit=100, input=b"y" * 1_000_000
+    )
+    assert finished == (b"done\n", 0, 0)
+
+
 async def test_a_flood_ends_the_program() -> None:
     finished = await run("while True: print('x' * 1000)", limit=10)
     assert (finished.output, finished.status) == (b"x" * 10, None)

@@ -114,6 +114,57 @@ async def test_the_owner_is_told_of_an_unexpected_error_only(caplog: pytest.LogC
     await tasks.close()
 
 
+async def test_a_round_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    tasks, rounds = BackgroundTasks(LOGGER), list[int]()
+
+    async def look() -> None:
+        rounds.append(len(rounds))
+        if len(rounds) == 1:
+            raise ValueError("odd")
+        if len(rounds) == 2:
+            raise EditorGone("The editor is gone.")
+
+    task = tasks.repeat(look, 0.001, "looking")
+    await until(lambda: len(rounds) > 3)
+    assert not task.done()
+    await tasks.close()
+    assert task.cancelled()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "looking failed"),
+        ("WARNING", "looking: The editor is gone."),
+    ]
+    assert caplog.records[0].exc_info is not None
+
+
+async def test_an_error_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Until a round succeeds; then it is news."""
+    tasks, rounds = BackgroundTasks(LOGGER), list[int]()
+
+    async def look() -> None:
+        rounds.append(len(rounds))
+        if len(rounds) != 3:
+            raise ValueError("odd")
+
+    tasks.repeat(look, 0.001, "looking")
+    await until(lambda: len(rounds) > 6)
+    await tasks.close()
+    assert [record.getMessage() for record in caplog.records] == ["looking failed", "looking failed"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_the_first_round_waits_unless_it_is_due(at_once: bool) -> None:
+    tasks, rounds = BackgroundTasks(LOGGER), list[str]()
+
+    async def look() -> None:
+        rounds.append("look")
+
+    tasks.repeat(look, 3600.0, "looking", at_once=at_once)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rounds == ["look"] * at_once
+    await tasks.close()
+
+
 async def test_cancel_does_not_wait() -> None:
     tasks, began, ended = BackgroundTasks(LOGGER), asyncio.Event(), list[str]()
 

@@ -310,7 +310,7 @@ class TestWhatCountsAsAnAnswer:
         rig.terminal.type("y")
         await rig.editor.withdraw("first")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the second question")
-        assert "Withdrawn: it was decided elsewhere or is not needed any more." in rig.terminal.screen
+        assert "Withdrawn: it was decided elsewhere or is no longer needed." in rig.terminal.screen
         rig.terminal.type("\n")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 3, "the second question again")
         assert rig.decisions == []
@@ -373,7 +373,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is ending. The proposal was not decided.")
+        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
         assert rig.events == []
 
 

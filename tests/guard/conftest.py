@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from drawbridge.guard import hook, kept
+from drawbridge.guard import hook, unsaved
 from drawbridge.guard.settings import Settings
 from drawbridge.settings.hook import HookSettings
 
@@ -74,7 +74,7 @@ def decision(answer: dict[str, Any], expected: str) -> str:
 @pytest.fixture
 def guard(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
-        monkeypatch.setattr(kept, name, PATIENCE)
+        monkeypatch.setattr(unsaved, name, PATIENCE)
     sockets = home.parent / "s"  # with a long name in it: a path of 103 bytes at most
     sockets.mkdir()
     with Guard(sockets) as guard:

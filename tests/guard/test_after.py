@@ -63,7 +63,7 @@ def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: G
     told = context(guard.say(edited()))
     assert told == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
-        "If the person saves there, that text replaces this one; they have been told."
+        "If the person saves there, that text replaces this one; they have been notified."
     )
     assert neovim.told == ["a.py changed on disk (Claude Code); your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
@@ -223,7 +223,7 @@ def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -
     told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
     assert "This change was merged into them there; the person has not saved yet." in told
-    assert neovim.told == ["Claude Code's change of a.py was merged into yours: u undoes it"]
+    assert neovim.told == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 
 def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: Guard, project: Path) -> None:
@@ -232,7 +232,7 @@ def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: G
     told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
     assert "were not touched. A merge was not possible: both changed line 2." in told
-    assert neovim.told == ["Claude Code's change of a.py can't be merged; your text was not touched"]
+    assert neovim.told == ["Claude Code's change to a.py can't be merged; your text was not touched"]
 
 
 def test_what_the_person_types_meanwhile_is_merged_with(guard: Guard, project: Path) -> None:
@@ -295,7 +295,7 @@ def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, proje
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(guard.say(edited(str(buffer.file)), answer="merge"))
-    assert "A merge was not possible: what it held before is not known." in told
+    assert "A merge was not possible: its former text is not known." in told
     assert buffer.text == "mine\n"
 
 

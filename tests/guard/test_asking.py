@@ -67,7 +67,7 @@ def test_a_neovim_that_never_has_the_lua_is_given_it_once(guard: Guard) -> None:
     nothing = msgpack.packb([1, 2, None, None])
     guard.neovim({A: KEPT}, manner=editors.saying(nothing + nothing))
     assert guard.say(edit()) == {}
-    assert "answered nonsense (Neovim failed: None)" in guard.log[0]
+    assert "sent an invalid answer (Neovim failed: None)" in guard.log[0]
 
 
 HUNG = {
@@ -79,17 +79,23 @@ WRONG = {
     "at a prompt": (editors.at_a_prompt, "waits at a prompt"),
     "hanging up": (editors.hanging_up, "hung up"),
     "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
-    "another protocol": (editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "answered nonsense"),
+    "another protocol": (editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "sent an invalid answer"),
     "an error": (editors.saying(msgpack.packb([1, 2, [0, "E5108: no such thing"], None])), "E5108: no such thing"),
-    "another number": (editors.saying(msgpack.packb([1, 3, None, '{"files": [null]}'])), "answered nonsense"),
-    "three parts": (editors.saying(msgpack.packb([1, 2, None])), "answered nonsense"),
-    "a number": (editors.saying(msgpack.packb([1, 2, None, 17])), "answered nonsense"),
-    "no JSON": (editors.saying(msgpack.packb([1, 2, None, "{"])), "answered nonsense"),
-    "bytes": (editors.saying(msgpack.packb([1, 2, None, b'"\xff"'])), "answered nonsense"),
-    "no files": (editors.saying(msgpack.packb([1, 2, None, "{}"])), "answered nonsense"),
-    "null": (editors.saying(msgpack.packb([1, 2, None, "null"])), "answered nonsense"),
-    "too many files": (editors.saying(msgpack.packb([1, 2, None, '{"files": [null, null]}'])), "answered nonsense"),
-    "no name": (editors.saying(msgpack.packb([1, 2, None, '{"files": [{"modified": true}]}'])), "answered nonsense"),
+    "another number": (editors.saying(msgpack.packb([1, 3, None, '{"files": [null]}'])), "sent an invalid answer"),
+    "three parts": (editors.saying(msgpack.packb([1, 2, None])), "sent an invalid answer"),
+    "a number": (editors.saying(msgpack.packb([1, 2, None, 17])), "sent an invalid answer"),
+    "no JSON": (editors.saying(msgpack.packb([1, 2, None, "{"])), "sent an invalid answer"),
+    "bytes": (editors.saying(msgpack.packb([1, 2, None, b'"\xff"'])), "sent an invalid answer"),
+    "no files": (editors.saying(msgpack.packb([1, 2, None, "{}"])), "sent an invalid answer"),
+    "null": (editors.saying(msgpack.packb([1, 2, None, "null"])), "sent an invalid answer"),
+    "too many files": (
+        editors.saying(msgpack.packb([1, 2, None, '{"files": [null, null]}'])),
+        "sent an invalid answer",
+    ),
+    "no name": (
+        editors.saying(msgpack.packb([1, 2, None, '{"files": [{"modified": true}]}'])),
+        "sent an invalid answer",
+    ),
 }
 
 
@@ -117,11 +123,11 @@ def test_an_editor_that_gives_no_answer_is_unknown(
 VSCODE_WRONG = {
     "silent": (editors.silent, "did not answer in time"),
     "an error": (editors.saying(b'{"id": 1, "error": {"code": -32603, "message": "broken"}}\n'), "broken"),
-    "no JSON": (editors.saying(b"hello\n"), "answered nonsense"),
-    "a list": (editors.saying(b"[1]\n"), "answered nonsense"),
-    "bytes": (editors.saying(b'"\xff"\n'), "answered nonsense"),
-    "NaN": (editors.saying(b'{"id": 1, "result": NaN}\n'), "answered nonsense"),
-    "no files": (editors.saying(b'{"id": 1, "result": {}}\n'), "answered nonsense"),
+    "no JSON": (editors.saying(b"hello\n"), "sent an invalid answer"),
+    "a list": (editors.saying(b"[1]\n"), "sent an invalid answer"),
+    "bytes": (editors.saying(b'"\xff"\n'), "sent an invalid answer"),
+    "NaN": (editors.saying(b'{"id": 1, "result": NaN}\n'), "sent an invalid answer"),
+    "no files": (editors.saying(b'{"id": 1, "result": {}}\n'), "sent an invalid answer"),
     "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
 }
 
@@ -160,7 +166,7 @@ def test_one_that_takes_no_more_connections_is_unknown_at_once(guard: Guard) -> 
                 filler.connect(str(path))
         with between(0, 1):
             assert guard.say(edit(), deadline=5_000, unknown="deny")
-    assert "takes no connections" in guard.log[0]
+    assert "accepts no connections" in guard.log[0]
 
 
 def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
@@ -218,7 +224,7 @@ def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -
 def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unknown: str) -> None:
     neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
-    said = {"ask": "asks to change", "deny": "may not change"}[unknown]
+    said = {"ask": "asks to change", "deny": "can't change"}[unknown]
     assert neovim.told == [f"Claude Code {said} a.py: another editor does not answer"]
     assert without.told == []
 

@@ -123,7 +123,7 @@ def test_a_word_in_a_files_text_does_not_open_what_is_closed(guard: Guard) -> No
 @pytest.mark.parametrize("path", ["/ws/a\0.py", "/ws/a\n.py", "a\0.py", "\n", "/ws/\ud800.py"])
 def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) -> None:
     neovim = guard.neovim({A: KEPT})
-    assert "half a character. Nothing was written; use a path without it" in guard.denial(edit(path))
+    assert "incomplete character. Nothing was written; use a path without it" in guard.denial(edit(path))
     assert guard.say(edited(path)) == {}
     assert neovim.asked == []
 
@@ -146,7 +146,7 @@ def test_so_it_is_for_every_agent_and_tool(guard: Guard, agent: str, payload: di
     neovim = guard.neovim({A: KEPT})
     answer = guard.say(payload, agent=agent)
     reason = answer["reason"] if agent == "gemini" else decision(answer, "deny")
-    assert "a line break, a NUL byte or half" in reason
+    assert "a line break, a NUL byte or an incomplete" in reason
     assert neovim.asked == []
 
 
@@ -156,7 +156,7 @@ def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: py
 
     monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
     assert guard.say(edit()) == {}
-    assert "an error of its own" in guard.denial(edit(), fail="closed")
+    assert "an internal error" in guard.denial(edit(), fail="closed")
     assert guard.say(edited(), fail="closed") == {}
     assert guard.log[0].startswith("claude: failed (open): RuntimeError: something")
     assert all(line.isprintable() for line in guard.log)
@@ -176,7 +176,9 @@ def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong
     assert neovim.told == ["Drawbridge's guard has failed: see `drawbridge info`"]
 
 
-@pytest.mark.parametrize("broken", ["refusal.shown_difference", "verdict.tell_editors", "state.log", "verdict.kept_by"])
+@pytest.mark.parametrize(
+    "broken", ["refusal.shown_difference", "protect.notify_editors", "state.log", "protect.protected_in"]
+)
 def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

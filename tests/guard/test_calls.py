@@ -80,7 +80,7 @@ def test_a_dialect_has_the_guards_own_words() -> None:
     events |= set(calls.FOR_SERVER)
     for one in dialects():
         assert set(one.EVENTS.values()) <= events
-        assert set(one.UNTOLD) <= events
+        assert set(one.NO_CONTEXT) <= events
         assert {does for does, _ in one.TOOLS.values()} <= {calls.EDIT, calls.READ, calls.SHELL, calls.OTHER}
 
 

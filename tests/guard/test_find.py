@@ -135,7 +135,7 @@ def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
         try:
             path = str(run / f"my.vim.{neovim.pid}.0")
             end = time.monotonic() + 5
-            while not find.is_ours(path, os.geteuid()):
+            while not find.is_own_socket(path, os.geteuid()):
                 assert time.monotonic() < end, "it does not listen"
                 time.sleep(0.02)
             elsewhere = listen(tmp / "my.vim.person" / "AbCdEf" / f"my.vim.{neovim.pid}.0")

@@ -68,7 +68,7 @@ def test_what_is_nested_too_deeply_or_has_no_key_is_none() -> None:
 
 @given(st.binary(max_size=80) | st.builds(lambda parts: msgpack.packb(parts), st.lists(values, min_size=3, max_size=4)))
 def test_a_talk_takes_anything_or_says_that_it_is_nonsense(data: bytes) -> None:
-    talk = neovim.Talk()
+    talk = neovim.AnswerReader()
     try:
         done = talk.receive(data)
     except ValueError:
@@ -89,7 +89,7 @@ def test_a_talk_is_the_same_however_it_is_cut(size: int) -> None:
             ],
         )
     )
-    talk = neovim.Talk()
+    talk = neovim.AnswerReader()
     pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
     assert [talk.receive(piece) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
     assert talk.blocked is True

@@ -202,7 +202,7 @@ def test_files_with_unsaved_changes_are_listed_once_with_all_their_editors(
     guard.vscode({a: KEPT, b: KEPT}, pid=2)
     guard.neovim({a: KEPT}, pid=3)
     head, *lines = ask(SUBMIT)["additionalContext"].split("\n")
-    assert head == "Files with unsaved changes in an editor (what is on disk is older than what the person sees):"
+    assert head == "Files with unsaved changes in an editor (the files on disk are older than what the person sees):"
     found = {line.partition(" (")[0]: set(re.findall(r"[(,] ?([\w .]+)", line)) for line in lines}
     assert found == {f"- {a}": {"Neovim 0.12.4", "VS Code 1.139.1"}, f"- {b}": {"VS Code 1.139.1"}}
 

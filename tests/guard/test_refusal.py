@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import kept, refusal
+from drawbridge.guard import refusal
+from drawbridge.guard import unsaved as unsaved_module
 
 from .conftest import Guard
 from .payloads import KEPT, A, bash, edit, edited, recorded
@@ -110,7 +111,7 @@ def test_the_persons_own_patterns_go_before_ours(reason: Callable[..., str]) -> 
 
 def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later than its agent waits, it would be none."""
-    monkeypatch.setattr(kept, "TEXT_DEADLINE", 50)
+    monkeypatch.setattr(unsaved_module, "TEXT_DEADLINE", 50)
     monkeypatch.setattr(refusal, "DIFFERENCE_SECONDS", 0.08)
     names = [f"/ws/{number}.py" for number in range(20)]
     asked = []
@@ -135,7 +136,7 @@ def test_very_many_files_are_not_all_named(guard: Guard) -> None:
     neovim = guard.neovim(dict.fromkeys(names, KEPT), answers=unsaved("x\n" * 3_000))
     said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
     assert len(said) < 10_000
-    assert "So have 52 more files." in said
+    assert "52 more files have unsaved changes too." in said
     assert "and 52 more are saved there" in said
     assert neovim.methods.count("buffer_text") < 5  # no more than are shown
     assert len(neovim.told) == 1
@@ -145,7 +146,7 @@ def test_a_read_of_an_older_text_is_let_through_and_said(guard: Guard) -> None:
     guard.neovim({A: {"modified": True}})
     told = guard.say(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
     assert told["additionalContext"] == (
-        "/ws/a.py has unsaved changes in Neovim 0.12.4. What was read is the file on disk, which is older."
+        "/ws/a.py has unsaved changes in Neovim 0.12.4. What was read is the older version on disk."
     )
     assert "permissionDecision" not in told
     assert guard.say(recorded("gemini", "BeforeTool", "read_file"), agent="gemini") == {}

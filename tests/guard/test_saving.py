@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import kept, saving
+from drawbridge.guard import saving, unsaved
 
 from . import editors
 from .conftest import Guard, decision
 from .payloads import KEPT, A, edit, recorded
 
 SAVED = (
-    "The person's unsaved changes of a.py were saved just before this call: what was read earlier may be older than what "
+    "The person's unsaved changes to a.py were saved just before this call: what was read earlier may be older than what "
     "is on disk now."
 )
 
@@ -41,7 +41,7 @@ def test_a_call_goes_on_as_soon_as_the_person_has_saved(guard: Guard) -> None:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(saving, "POLL_INTERVAL", 0.02)
 
 
 def test_looking_at_another_file_is_no_save(guard: Guard) -> None:
@@ -64,7 +64,7 @@ def test_who_does_not_save_is_kept(guard: Guard) -> None:
 
 def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
-        monkeypatch.setattr(kept, name, 50)
+        monkeypatch.setattr(unsaved, name, 50)
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.1, lambda: setattr(neovim, "manner", editors.silent))
     timer.start()
@@ -91,7 +91,7 @@ def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
     if saves:
         assert "were saved just before this call" in let_through(answer)
     else:
-        assert "Nothing was written. Neovim 0.12.4 was closed without a save." in decision(answer, "deny")
+        assert "Nothing was written. Neovim 0.12.4 was closed without saving." in decision(answer, "deny")
 
 
 def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:

@@ -216,4 +216,4 @@ def test_an_editor_that_does_not_answer_is_no_reason_to_ask_about_a_command(guar
     """It might name any file. The log says that nobody knew."""
     neovim = guard.neovim(manner=lambda *_: iter(()))
     assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}
-    assert guard.log == [f"claude: Bash: {neovim.path} did not answer in time (commands are let through)"]
+    assert guard.log == [f"claude: Bash: {neovim.path} did not answer in time (commands are allowed)"]

@@ -245,7 +245,7 @@ async def test_what_can_not_be_shown_leaves_the_clis_own_dialog_and_tells_the_pe
         await cli.open_diff(rig.path(name), text)
         await until(lambda: rig.editor.told, "the notice")
         [(message, level)] = rig.editor.told
-        assert message.startswith("No diff: Gemini CLI's change of ")
+        assert message.startswith("No diff: Gemini CLI's change to ")
         assert message.endswith("Answer in its terminal.")
         assert level == "warn"
         assert await cli.body("closeDiff", filePath=rig.path(name)) == {}

@@ -255,7 +255,7 @@ class TestFailures:
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
         assert problem.startswith("The guard failed 3 times within a day. Last, at ")
-        assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has all.")
+        assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
 

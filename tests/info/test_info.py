@@ -251,7 +251,7 @@ async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Pa
 async def test_an_editor_that_answers_nonsense_is_silent(folder: Path, nonsense: Any) -> None:
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", nonsense):
         said = await report(folder)
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "answered nonsense")]
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "sent an invalid answer")]
 
 
 async def test_only_what_a_dead_editor_left_is_swept(folder: Path, sockets: Path) -> None:

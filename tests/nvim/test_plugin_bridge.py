@@ -186,7 +186,7 @@ class TestDying:
     @pytest.mark.thorough
     def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, newest: Neovim) -> None:
         assert newest.setup(bridge_options("dies"))
-        newest.says("drawbridge: the bridge keeps ending: the chains broke")
+        newest.says("drawbridge: the bridge keeps exiting: the chains broke")
         assert newest.status()["state"] == "failed"
         assert len(starts()) == 6
         assert sum("keeps ending" in line for line in newest.messages) == 1

@@ -164,7 +164,7 @@ class TestStatus:
             ),
             (
                 {"problems": ["Something."]},
-                "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge tells more)",
+                "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge has the details)",
             ),
             ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
         ],

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.auth import pairing
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import Devices, new_code
 from tests.rigs.messages_stub import MessagesStub, edit, read, text
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
@@ -86,7 +85,7 @@ class Agent:
             "edits.for_prompt = lambda words, directory: edits.Edit('Write', CHANGE)\n"
             "tell = script.Agent._tell\n"
             "def say(self, text, pace=None):\n"
-            "    return tell(self, ANSWER if 'if you let me' in text else text, pace=0)\n"
+            "    return tell(self, ANSWER if 'if you allow it' in text else text, pace=0)\n"
             "script.Agent._tell = say\n"
             "script.main()\n"
         )
@@ -151,7 +150,7 @@ async def scenes(browser: Browser, server: Server, root: Path, directory: Path, 
     with browser.person(page_of(server), width=1280, height=800) as person:
         person.sees("#token")
         shoot(person, target / "page-connect.png")
-    code = pairing.new_code(Devices(server.data), "approve").replace("-", "")
+    code = new_code(Devices(server.data), "approve").replace("-", "")
     with browser.person(f"{page_of(server)}#pair={code}", width=390, height=844) as phone:
         phone.fills("#device", "Ada’s phone")
         phone.runs("document.activeElement.blur()")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.auth import pairing
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth import devices as devices_module
+from drawbridge.server.auth.devices import Devices, new_code, redeem
 from drawbridge.server.auth.scopes import Scope
 from tests.server.processes import Server
 
@@ -127,7 +127,7 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
     await project_in(own_server, directory)
-    code = pairing.new_code(Devices(own_server.data), "approve").replace("-", "")
+    code = new_code(Devices(own_server.data), "approve").replace("-", "")
     with browser.person(f"{page_of(own_server)}#pair={code}&fp=ab01") as person:
         assert person("value", css="#token") == f"{code[:4]}-{code[4:]}"
         person.sees(".fingerprint", "AB:01")
@@ -150,11 +150,11 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
     browser: Browser, own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices = Devices(own_server.data)
-    good = pairing.new_code(devices, "view")
-    used = pairing.new_code(devices, "view")
-    pairing.redeem(devices, used, "another one")
-    monkeypatch.setattr(pairing, "LIFETIME", timedelta(seconds=-1))
-    old = pairing.new_code(devices, "view")
+    good = new_code(devices, "view")
+    used = new_code(devices, "view")
+    redeem(devices, used, "another one")
+    monkeypatch.setattr(devices_module, "CODE_LIFETIME", timedelta(seconds=-1))
+    old = new_code(devices, "view")
     with browser.person(page_of(own_server)) as person:
         for code, said in (("AAAA AAAA", "not valid"), (used, "already been used"), (old, "expired")):
             person.fills("#token", code.lower())
@@ -173,7 +173,7 @@ async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     async with serving(tmp_path / "data", "--allow", directory.parent) as server:
-        code = pairing.new_code(Devices(server.data), "run")
+        code = new_code(Devices(server.data), "run")
         address = server.url.replace("wss://", "https://").removesuffix("ws")
         with browser.person(f"{address}#pair={code}", untrusting=True) as person:
             authority = person.runs("fetch(document.querySelector('.connect a').href).then((answer) => answer.text())")

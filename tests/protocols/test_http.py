@@ -17,13 +17,13 @@ from drawbridge.protocols.gate import Refusal
 from drawbridge.protocols.http import (
     HEAD_LIMIT,
     MESSAGE_LIMIT,
-    Asked,
     Body,
     Closed,
     Event,
     HttpConnection,
     HungUp,
     Message,
+    RequestHead,
 )
 from tests.protocols.bytes_of import ACCEPT, close, frame, giant_frame_head, more, ping, request, text
 
@@ -36,17 +36,17 @@ def status(connection: HttpConnection) -> int:
     return int(answer(connection).split()[1])
 
 
-def ask(data: bytes) -> tuple[HttpConnection, Asked]:
+def ask(data: bytes) -> tuple[HttpConnection, RequestHead]:
     connection = HttpConnection()
     [asked] = connection.receive(data)
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestHead)
     return connection, asked
 
 
 def open_websocket(*, limit: int = MESSAGE_LIMIT) -> HttpConnection:
     connection = HttpConnection(message_limit=limit)
     [asked] = connection.receive(request())
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestHead)
     assert connection.accept_websocket() == []
     assert answer(connection).startswith(b"HTTP/1.1 101 ")
     return connection
@@ -227,14 +227,14 @@ def test_a_body_is_handed_on_whole_however_it_comes(data: bytes) -> None:
             new = connection.receive(data[at : at + step])
             events += [*new, *connection.read_body()] if new and not events else new
         [asked, body] = events
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, RequestHead)
         assert body == Body(asked.head, b"hello")
 
 
 def let_in(data: bytes, *, limit: int = MESSAGE_LIMIT) -> tuple[HttpConnection, list[Event]]:
     connection = HttpConnection(message_limit=limit)
     [asked] = connection.receive(data)
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestHead)
     return connection, list(connection.read_body())
 
 
@@ -242,7 +242,7 @@ def test_requests_on_one_connection_are_answered_one_after_the_other() -> None:
     connection, [body] = let_in(post(b"one") + post(b"two"))
     assert isinstance(body, Body)
     [asked] = connection.answer(200, b"first")
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestHead)
     [body] = connection.read_body()
     assert isinstance(body, Body)
     assert body.data == b"two"
@@ -250,7 +250,7 @@ def test_requests_on_one_connection_are_answered_one_after_the_other() -> None:
     assert answer(connection).count(b"HTTP/1.1 20") == 2
     assert not connection.finished
     [asked] = connection.receive(post(b"three"))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestHead)
 
 
 def test_a_client_that_waits_for_leave_to_send_gets_it_only_once_it_was_let_in() -> None:
@@ -571,7 +571,7 @@ def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.D
     heard: list[Event] = []
     for piece in pieces_of(request() + b"".join(client.data_to_send()), data.draw(CUTS)):
         events = connection.receive(piece)
-        if any(isinstance(event, Asked) for event in events):
+        if any(isinstance(event, RequestHead) for event in events):
             events = connection.accept_websocket()
         for event in events:
             assert isinstance(event, Message)
@@ -599,7 +599,7 @@ def test_no_bytes_at_all_make_it_raise(pieces: list[bytes], greeted: bool) -> No
     closed = 0
     for piece in [*pieces, b""]:
         for event in connection.receive(piece):
-            assert not isinstance(event, Asked) or not greeted
+            assert not isinstance(event, RequestHead) or not greeted
             closed += isinstance(event, Closed)
     assert closed == greeted
     assert connection.finished

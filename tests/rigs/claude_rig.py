@@ -16,7 +16,7 @@ KEY = "sk-ant-a-key-for-nobody-0123456789"
 """Only the stub ever sees it."""
 
 EDIT_DIALOG = r"Do you want to (make this edit|create|overwrite)"
-"""The CLI's own question about a change of a file."""
+"""The CLI's own question about a change to a file."""
 
 TOOL_DIALOG = "Do you want to proceed"
 YES, NO = "1", "3"

@@ -18,7 +18,7 @@ KEY = "a-key-for-nobody"
 """Only the stub ever sees it."""
 
 EDIT_DIALOG = r"Apply this change\?"
-"""The CLI's own question about a change of a file."""
+"""The CLI's own question about a change to a file."""
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
 """What the CLI's footer says once the editor has told it what is open."""

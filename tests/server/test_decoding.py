@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from drawbridge.agents.base import AgentLine
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.claude.conversation import ClaudeConversation
 from tests.server.twin import Client, Server
 
 LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}'
@@ -58,7 +58,7 @@ async def test_a_line_is_decoded_once(line: bytes, tmp_path: Path, monkeypatch: 
     try:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        driver = Conversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
+        driver = ClaudeConversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
         frames.clear()
 
         def arrive() -> None:

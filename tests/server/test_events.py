@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from drawbridge.agents.base import AskedBy, Proposal
 from drawbridge.server import events
-from drawbridge.server.app.frames import frame, replayed
+from drawbridge.server.app.feed import frame, replayed
 from drawbridge.server.events import (
     KINDS,
     RECEIVERS,

@@ -75,7 +75,11 @@ async def test_whatever_the_agent_does_the_run_has_a_clear_end_and_the_next_prom
         claude = tmp_path / "bad-claude"
         bad_programs: list[tuple[Callable[[], None], str, str]] = [
             (lambda: program(claude, start="die-at-once"), "EXECUTION_FAILED", "I can't even begin."),
-            (lambda: program(claude, version="1.0.128"), "AGENT_TOO_OLD", "1.0.128 is too old; 2.0.0 is needed"),
+            (
+                lambda: program(claude, version="1.0.128"),
+                "AGENT_TOO_OLD",
+                "1.0.128 is too old; 2.0.0 or newer is required",
+            ),
             (claude.unlink, "AGENT_NOT_FOUND", "--agent-path claude=PATH"),
         ]
         for change, code, words in bad_programs:

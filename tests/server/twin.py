@@ -21,8 +21,7 @@ from drawbridge.server.app.feed import Broadcast
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import parse
-from drawbridge.server.protocol.messages import Answer, encode
-from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said
@@ -63,7 +62,7 @@ class Process:
         self.attachments = attachments
         self.turn_open = True
         if self.says_its_session:
-            self.heard(base.SessionKnown(self.launch.session_id))
+            self.heard(base.SessionIdentified(self.launch.session_id))
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
         self.answers.append((question_id, decision))

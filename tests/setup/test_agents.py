@@ -73,7 +73,7 @@ def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
     assert path.stat().st_mode & 0o777 == 0o600
     said = setup(agent, "--scope", scope, "--remove")
     assert said.code == 0
-    assert f"  Delete {path}: it contains nothing but the guard's hooks" in said.output
+    assert f"  Delete {path}: it contains only the guard's hooks" in said.output
     left = everything_below(home)
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 
@@ -187,7 +187,7 @@ def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_
     claude_says("2.1.294")
     said = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
-    assert "Claude Code is 2.1.294: from 2.1.295 on it can also hold an edit back" in said.errors
+    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in said.errors
 
 
 def around(path: Path) -> dict[str, Any]:

@@ -185,7 +185,9 @@ def test_without_a_terminal_nothing_is_changed(
     said = setup(target, *flags, yes=False)
     assert everything_below(home) == before
     assert said.code == 2
-    assert said.errors.startswith("Nothing was changed: there is no terminal to ask on. Run this again with --yes.\n")
+    assert said.errors.startswith(
+        "Nothing was changed: there is no terminal to confirm it in. Run this again with --yes.\n"
+    )
     if flags:
         assert (said.facts["changed"], said.facts["applied"]) == (True, False)
     else:
@@ -263,7 +265,8 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
     path = put((files | {"managed": managed})[place], {"disableAllHooks": True, **DEFAULT})
     said = setup("claude", "--ask-mode")
     assert (
-        said.errors == f"Note: {path} has disableAllHooks: no hook runs, and nothing is guarded, until that is gone.\n"
+        said.errors
+        == f"Note: {path} has disableAllHooks: no hook runs, and nothing is guarded, until you remove that.\n"
     )
 
 

@@ -31,20 +31,20 @@ SETTINGS = st.dictionaries(st.text(), VALUES, max_size=2).flatmap(
 def test_hooks_and_mode_in_and_out_again(settings: dict[str, Any], data: st.DataObject) -> None:
     before = Document(data.draw(written(settings)), comments=True)
     try:
-        after = hooks.put(before, WANTED, "claude", ())
+        after = hooks.add(before, WANTED, "claude", ())
         if data.draw(st.booleans()):
             for path, value in ASK_MODE.values.items():
-                after = hooks.put_value(after, path, value)
+                after = hooks.set_value(after, path, value)
     except hooks.Unfit:
         return
-    assert {event for event, _, _ in hooks._ours(after, "claude")} == {"Pre", "Post"}
-    assert hooks.put(after, WANTED, "claude", ()).text == after.text
+    assert {event for event, _, _ in hooks._guard_hooks(after, "claude")} == {"Pre", "Post"}
+    assert hooks.add(after, WANTED, "claude", ()).text == after.text
     made = hooks.containers(after, ASK_MODE.values) - hooks.containers(before, ASK_MODE.values)
     for path in reversed(list(ASK_MODE.values)):
         if after.get(path) == ASK_MODE.values[path]:
             former = before.source(path) if path in before else None
-            after = hooks.take_value(after, path, ASK_MODE.values[path], former, made)
-    assert hooks.take(after, "claude", made).text == before.text
+            after = hooks.restore_value(after, path, ASK_MODE.values[path], former, made)
+    assert hooks.remove(after, "claude", made).text == before.text
 
 
 def test_a_hook_is_ours_by_the_guard_that_it_calls_wherever_that_lies() -> None:
@@ -53,8 +53,8 @@ def test_a_hook_is_ours_by_the_guard_that_it_calls_wherever_that_lies() -> None:
         {"type": "command", "command": "/py -I -S '/with space/drawbridge/guard/claude.py'"},
         {"type": "command", "command": "/py", "args": ["/drawbridge/guard/claude-0123456789ab.py"]},
     ):
-        assert hooks.is_ours(handler, "claude")
-        assert not hooks.is_ours(handler, "codex")
+        assert hooks.is_guard_hook(handler, "claude")
+        assert not hooks.is_guard_hook(handler, "codex")
 
 
 def test_what_only_looks_like_ours_is_the_person_s() -> None:
@@ -68,17 +68,17 @@ def test_what_only_looks_like_ours_is_the_person_s() -> None:
         "/drawbridge/guard/claude.py",
         None,
     ):
-        assert not hooks.is_ours(handler, "claude")
+        assert not hooks.is_guard_hook(handler, "claude")
 
 
 def test_new_groups_come_last_so_that_the_others_keep_their_places() -> None:
     theirs = {"matcher": "X", "hooks": [{"type": "command", "command": "x"}]}
-    after = hooks.put(Document(json.dumps({"hooks": {"Pre": [theirs]}})), WANTED, "claude", ())
+    after = hooks.add(Document(json.dumps({"hooks": {"Pre": [theirs]}})), WANTED, "claude", ())
     assert after.get(("hooks", "Pre")) == [theirs, WANTED["Pre"]]
 
 
 def test_a_mode_that_the_person_has_changed_since_is_theirs() -> None:
-    after = hooks.put_value(Document('{"permissions": {"defaultMode": "plan"}}'), ASK_MODE.mode, ASK_MODE.asking)
+    after = hooks.set_value(Document('{"permissions": {"defaultMode": "plan"}}'), ASK_MODE.mode, ASK_MODE.asking)
     changed = after.replace(ASK_MODE.mode, "acceptEdits")
-    assert hooks.take_value(changed, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).text == changed.text
-    assert hooks.take_value(after, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).get(ASK_MODE.mode) == "plan"
+    assert hooks.restore_value(changed, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).text == changed.text
+    assert hooks.restore_value(after, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).get(ASK_MODE.mode) == "plan"

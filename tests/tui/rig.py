@@ -15,15 +15,15 @@ from textual.pilot import Pilot
 from drawbridge.tui import approval_view
 from drawbridge.tui.app import AttachApp
 from drawbridge.tui.approval_view import Answer, ApprovalView
-from drawbridge.tui.approval_words import Standing
+from drawbridge.tui.approval_words import ApprovalState
 from drawbridge.tui.client import Client
 from drawbridge.tui.colours import DARK, Palette, theme
 from drawbridge.tui.command import begin
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History
-from drawbridge.tui.place import Finder
 from drawbridge.tui.screen_conversation import ConversationScreen
+from drawbridge.tui.server_address import Finder
 from tests.server.processes import Server
 from tests.waiting import PATIENCE
 
@@ -139,22 +139,22 @@ class Alone(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [("a", "accept", "as the conversation has it")]
     CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
 
-    def __init__(self, request: dict[str, Any], agent: str = "Claude", **standing: Any) -> None:
+    def __init__(self, request: dict[str, Any], agent: str = "Claude", **state: Any) -> None:
         super().__init__()
         self.register_theme(theme(DARK))
         self.theme = theme(DARK).name
         self.given: list[Answer] = []
-        self.whole_wanted = 0
-        self.view = ApprovalView({"approval_id": "a", **request}, agent, Painter(DARK), Standing(**standing))
+        self.full_text_requested = 0
+        self.view = ApprovalView({"approval_id": "a", **request}, agent, Painter(DARK), ApprovalState(**state))
 
     def compose(self) -> ComposeResult:
         yield self.view
 
-    def on_approval_view_given(self, event: ApprovalView.Given) -> None:
+    def on_approval_view_answered(self, event: ApprovalView.Answered) -> None:
         self.given.append(event.answer)
 
-    def on_approval_view_whole_wanted(self) -> None:
-        self.whole_wanted += 1
+    def on_approval_view_full_text_requested(self) -> None:
+        self.full_text_requested += 1
 
     def action_accept(self) -> None:
         self.view.accept()

@@ -96,7 +96,7 @@ async def test_a_part_of_a_request_is_not_accepted() -> None:
         assert "This is only a part" in app.text
         await pilot.press("space")
         await pilot.pause()
-        assert app.whole_wanted == 1
+        assert app.full_text_requested == 1
         app.view.show_whole(bash(command="true; true") | {"approval_id": "a"})
         await pilot.pause()
         await pilot.press("a")

@@ -9,10 +9,10 @@ import pytest
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import Message, RequestError
 from drawbridge.tui.conversation import Conversation
-from drawbridge.tui.place import Place
+from drawbridge.tui.server_address import ServerAddress
 
 
-def _nowhere() -> Place:
+def _nowhere() -> ServerAddress:
     raise AssertionError("nothing connects here")
 
 

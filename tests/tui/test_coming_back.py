@@ -43,7 +43,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
             await person.sees("Waits for the server  /quick meanwhile")
             person.prompt.text = "half a thought"
             async with serving(*arguments):
-                person.app.client.connection.hurry()
+                person.app.client.connection.retry_now()
                 await person.sees("Connected")
                 await person.hears("/quick meanwhile", "Done.", "Finished")
                 await person.sees("The question was withdrawn")
@@ -70,7 +70,7 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
             await other.tell("project_join", project_id=project)
             await other.tell("execute", {"prompt": "/quick two"}, project)
             await other.hear("update", "run_finished")
-            person.app.client.connection.hurry()
+            person.app.client.connection.retry_now()
             await person.hears("/quick two")
             await person.hears_times(2, "Finished")
             assert person.history.count("Done.") == 2
@@ -103,5 +103,5 @@ async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_p
             socket = person.app.client.connection._socket
             assert socket is not None
             socket.transport.abort()
-            await person.sees("The server does not accept the token any more: ", "half a thought")
+            await person.sees("The server no longer accepts the token: ", "half a thought")
             assert person.app.client.connection.state == "refused"

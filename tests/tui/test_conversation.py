@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawbridge.tui.conversation import KEPT, Conversation, Record, record_of, result_text
+from drawbridge.tui.conversation import MOST_ITEMS, Conversation, Record, record_of, result_text
 from drawbridge.tui.store import Projects
 
 TRANSCRIPTS = sorted((Path(__file__).resolve().parent.parent / "transcripts" / "server").glob("*.jsonl"))
@@ -31,7 +31,7 @@ def event(seq: int, subtype: str, **data: Any) -> Record:
 
 def joined(last_seq: int = 0, **more: Any) -> Conversation:
     conversation = Conversation("p")
-    conversation.join(SNAPSHOT | {"last_seq": last_seq} | more, anew=True)
+    conversation.join(SNAPSHOT | {"last_seq": last_seq} | more, restart=True)
     return conversation
 
 
@@ -53,7 +53,7 @@ def test_records_are_shown_once_and_in_order_however_they_come(order: list[int])
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(["older", "newer", "live"]), max_size=40))
 def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
-    conversation, newest = joined(5 * KEPT), 5 * KEPT
+    conversation, newest = joined(5 * MOST_ITEMS), 5 * MOST_ITEMS
     for step in steps:
         if step == "live":
             newest += 1
@@ -65,18 +65,18 @@ def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
             last = conversation.last
             conversation.append([text(seq) for seq in range(last + 1, min(newest, last + 120) + 1)])
         assert [item.seq for item in conversation.items] == list(range(conversation.first, conversation.last + 1))
-        assert len(conversation.items) <= KEPT
+        assert len(conversation.items) <= MOST_ITEMS
         assert conversation.cursor == newest
 
 
 def test_what_came_before_the_snapshot_does_not_open_a_question_again() -> None:
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
     conversation = Conversation("p")
-    conversation.join(SNAPSHOT, anew=True)
+    conversation.join(SNAPSHOT, restart=True)
     conversation.joined = False
     conversation.take(event(1, "permission_request", **asked))
     conversation.take(event(2, "permission_withdrawn", approval_id="a", reason="the server was restarted"))
-    conversation.join(SNAPSHOT | {"last_seq": 2}, anew=False)
+    conversation.join(SNAPSHOT | {"last_seq": 2}, restart=False)
     assert conversation.open == {}
     (question,) = conversation.items
     assert question.data["answer"]["reason"] == "the server was restarted"
@@ -103,12 +103,12 @@ def test_a_result_finds_its_call_also_from_the_page_before() -> None:
 
 def test_partial_text_grows_and_gives_way_to_what_is_kept() -> None:
     conversation = joined()
-    conversation.hear(
+    conversation.take_partial(
         {"type": "stream_event", "event": {"type": "content_block_start", "content_block": {"type": "text"}}}
     )
     for word in ("Hel", "lo"):
         delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": word}}
-        conversation.hear({"type": "stream_event", "event": delta})
+        conversation.take_partial({"type": "stream_event", "event": delta})
     assert conversation.live == "Hello"
     conversation.take(text(1, "Hello"))
     assert (conversation.live, texts(conversation)) == ("", ["Hello"])
@@ -134,7 +134,7 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
         message = line["line"]
         told = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
         if message["type"] == "stream_event":
-            conversation.hear(message)
+            conversation.take_partial(message)
             continue
         seq += 1
         record = record_of(told | {"seq": seq})

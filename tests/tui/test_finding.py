@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from drawbridge.core.errors import BadSetting, NoServer
 from drawbridge.tui.client import Client
 from drawbridge.tui.command import begin
-from drawbridge.tui.place import Finder, fingerprint_of
+from drawbridge.tui.server_address import Finder, fingerprint_of
 from tests import programs
 from tests.ide.processes import run
 from tests.rigs.tmux import Pane, Tmux, wait_until
@@ -137,10 +137,10 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
     [
         ({"url": "ftp://x"}, "is not the address of a server"),
         ({"url": "wss://host:99999"}, "is not the address of a server"),
-        ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network as it is"),
+        ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network unencrypted"),
         ({"url": "wss://example.net:1"}, "its token is needed"),
         ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
-        ({"fingerprint": "AB" * 32, "ca": "x"}, "exclude each other"),
+        ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
         ({"token_file": "/nowhere/token"}, "There is no file /nowhere/token"),
         ({"token_file": "/"}, "The token can't be read from /"),
         ({"ca": "/nowhere.pem"}, "/nowhere.pem contains no PEM certificate"),

@@ -57,10 +57,10 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
-    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit no run begins any more."
+    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit no more runs begin."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
-        person.app.client._heard({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
+        person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
         await person.sees("The server's data takes 16,000 MB")
 
 
@@ -160,5 +160,5 @@ async def test_a_project_that_somebody_removes_is_said_and_the_list_is_shown(ser
     async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"
-        await person.sees("This project does not exist any more", "No project yet")
+        await person.sees("This project no longer exists", "No project yet")
         assert not person.in_project

@@ -196,7 +196,7 @@ def test_a_text_that_was_changed_meanwhile_is_not_merged_into(desk: Desk) -> Non
     version = text_and_version(desk, path)[1]
     desk.types("more ")
     answer = merge(desk, path, edit(3, 3, "four"), version=version)
-    assert answer == {"merged": False, "reason": "it was changed meanwhile"}
+    assert answer == {"merged": False, "reason": "it has changed in the meantime"}
     assert desk.text(path) == "mine more one\ntwo\nthree\n"
 
 
@@ -218,7 +218,7 @@ def test_what_can_not_be_merged_into_is_said(desk: Desk, vscode: VSCode) -> None
     closed, clean = desk.file("closed.py"), desk.opens(desk.file("clean.py"))
     assert merge(desk, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
     answer = merge(desk, clean, edit(0, 1, "x"))
-    assert answer == {"merged": False, "reason": "it has no unsaved changes any more"}
+    assert answer == {"merged": False, "reason": "it no longer has unsaved changes"}
     assert desk.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 

@@ -1,7 +1,7 @@
-"""The interface of a running agent, and the events that it emits. Pure: what a session and any agent have in common.
+"""The interface between a session and any agent, and the events that an agent emits. Pure.
 
-One ``AgentProcess`` is one child process with one conversation. It takes one prompt at a time; between prompts it may be
-kept warm.
+One ``AgentProcess`` is one child process with one conversation. It accepts one prompt at a time; between prompts it may stay
+idle in the pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How an agent is to run. Names are the wire's; what is None or empty is left to the agent."""
+    """The options of a run, named as in the client protocol. None or empty: the agent's default."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 def check_options(options: Options, supported: Collection[str], name: str) -> None:
-    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for an option that an agent can't be given: it would run without it."""
+    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for an option that the agent does not support and would ignore."""
     usual = Options()
     for option in options.__struct_fields__:
         if option not in supported and getattr(options, option) != getattr(usual, option):
@@ -47,9 +47,9 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
 
 
 class Confinement(Struct, frozen=True):
-    """What an agent's process and all that it starts are held to. ``confined``: they can't gain rights (sudo), on Linux.
+    """The limits of an agent's process and everything it starts. ``confined``: they can't gain privileges (sudo), on Linux.
 
-    Their umask stays the owner's: a project's files are read by others too, by a web server or a container's user.
+    Their umask stays the owner's, since others may have to read a project's files: a web server, a container's user.
     """
 
     open_files: int | None = None
@@ -59,9 +59,9 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """What a process is started with: with ``resume`` the conversation ``session_id`` continues, without it one begins.
+    """How a process is started. With ``resume`` it continues the conversation ``session_id``, otherwise it begins that one.
 
-    ``mark``: of this process alone, in the environment of everything that it starts.
+    ``mark``: unique to this process, in the environment of everything that it starts.
     """
 
     directory: str
@@ -74,7 +74,7 @@ class Launch(Struct, frozen=True):
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
-"""What can be a model's name, to any agent: a command line would read another first sign as an option."""
+"""A valid model name for any agent: on a command line a leading "-" would make it an option."""
 
 
 class Attachment(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Attachment(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A person's answer. ``updated_input``: run it with this input; ``remember``: as the agent's suggestions have it."""
+    """A person's answer. ``updated_input``: the input to run the tool with; ``remember``: apply the agent's suggestions."""
 
     allow: bool
     message: str | None = None
@@ -102,15 +102,15 @@ LONGEST_SESSION_ID: Final = 200
 
 
 def session_id_of(value: object) -> str:
-    """What an agent's line names as its conversation; empty where it is not an id."""
+    """The conversation that an agent's line names; empty if that is not a valid id."""
     return value if isinstance(value, str) and len(value) <= LONGEST_SESSION_ID else ""
 
 
 class AgentLine(Struct, frozen=True):
-    """One JSON object that the agent has written. Its driver has parsed it: it is not decoded again.
+    """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
 
     ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the conversation that
-    the line names; empty where it names none. ``durable``: it belongs in the history.
+    the line names; empty if it names none. ``durable``: it belongs in the history.
     """
 
     raw: bytes
@@ -118,23 +118,23 @@ class AgentLine(Struct, frozen=True):
     durable: bool = True
 
 
-class SessionKnown(Struct, frozen=True):
-    """The id of the conversation, as the agent has it, also where it changed by itself. Before the agent has sent this there is
-    no conversation to resume, even if the id was the server's (``Launch.session_id``)."""
+class SessionIdentified(Struct, frozen=True):
+    """The agent has reported the id of its conversation, which it may also change by itself. Before this event there is no
+    conversation to resume, even if the server chose the id (``Launch.session_id``)."""
 
     session_id: str
 
 
-class ModeKnown(Struct, frozen=True):
-    """What the agent asks about from now on, in its own word; also where that changed by itself, or by an answer."""
+class ModeChanged(Struct, frozen=True):
+    """The agent's permission mode from now on, by the agent's name for it. It also changes by itself, or by an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
-    """The modes that can be chosen, if they differ from those of Claude Code."""
+    """The available modes, if they differ from those of Claude Code."""
 
 
 class Proposal(Struct, frozen=True):
-    """The change of a file that a question is about."""
+    """The change to a file that a question is about."""
 
     path: str
     old_text: str
@@ -142,14 +142,14 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks, where it is not the agent itself. ``agent_type``: its kind, as "general-purpose"."""
+    """The subagent that asks, if it is not the main agent. ``agent_type``: its kind, for example "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None
 
 
 class Question(Struct, frozen=True):
-    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched."""
+    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, unchanged."""
 
     question_id: str
     tool_name: str
@@ -157,32 +157,31 @@ class Question(Struct, frozen=True):
     suggestions: Raw
     proposal: Proposal | None = None
     changeable: bool = True
-    """An answer may contain another input."""
+    """Whether an answer may change the input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
     """The reason for the question, in the agent's words."""
     blocked_path: str | None = None
-    """The path that the agent may not use without being allowed to."""
+    """The path that needs permission."""
 
 
-class QuestionGone(Struct, frozen=True):
-    """The agent does not wait for that answer any more."""
+class QuestionCancelled(Struct, frozen=True):
+    """The agent no longer waits for the answer."""
 
     question_id: str
     reason: str
 
 
 class TurnBegun(Struct, frozen=True):
-    """The agent begins a turn without a prompt, as when a command in the background has ended. ``TurnEnded`` ends it too."""
+    """The agent begins a turn without a prompt, for example when a background command has ended. ``TurnEnded`` ends it too."""
 
 
 class TurnEnded(Struct, frozen=True):
-    """The prompt has ended: exactly one for each prompt, even if the process died or sent invalid output.
+    """The prompt has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
-    ``session_id`` is the conversation where it can certainly be resumed: not before its first turn has come to its end.
-    ``cost_usd`` is what the conversation cost since the turn before (None: unknown); ``error`` (for people) and ``code``
-    (one of the client protocol's) say why it failed; ``retry_at``, in seconds since 1970, when what was used up is there
-    again, where that was told.
+    ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended. ``cost_usd``: the
+    cost since the previous turn (None: unknown). ``error`` (for people) and ``code`` (of the client protocol): why it failed.
+    ``retry_at``: when a used-up limit is reset, in seconds since 1970, if the agent reported it.
     """
 
     ok: bool
@@ -195,17 +194,19 @@ class TurnEnded(Struct, frozen=True):
 
 
 class Exited(Struct, frozen=True):
-    """The last word: the whole process group is gone. ``code`` is negative for a signal; ``stderr`` is its end, bounded."""
+    """The last event: the whole process group has ended. ``code``: negative for a signal. ``stderr``: its last part."""
 
     code: int
     stderr: str
 
 
-Event: TypeAlias = AgentLine | SessionKnown | ModeKnown | Question | QuestionGone | TurnBegun | TurnEnded | Exited
+Event: TypeAlias = (
+    AgentLine | SessionIdentified | ModeChanged | Question | QuestionCancelled | TurnBegun | TurnEnded | Exited
+)
 
 
 class Replied(Struct, frozen=True):
-    """The agent's answer to a command that is waited for; ``error`` where it did not do it."""
+    """The agent's answer to a command. ``error``: why it was refused."""
 
     request_id: str
     error: str | None = None
@@ -217,11 +218,11 @@ class Broken(Struct, frozen=True):
     fault: str
 
 
-Said: TypeAlias = Event | Replied | Broken
+Output: TypeAlias = Event | Replied | Broken
 
 
 class Dialect(Protocol):
-    """Lines in, what they mean out. What is to be written is fetched with ``outgoing`` after every call."""
+    """An agent's protocol: lines in, events out. The caller fetches the bytes to write with ``outgoing`` after every call."""
 
     @property
     def turn_open(self) -> bool: ...
@@ -230,19 +231,19 @@ class Dialect(Protocol):
     def busy(self) -> bool: ...
 
     def outgoing(self) -> bytes:
-        """What has to be written now."""
+        """The bytes to write now."""
         ...
 
-    def received(self, line: bytes) -> list[Said]:
-        """One line of it, without its newline."""
+    def received(self, line: bytes) -> list[Output]:
+        """Handles one line of output, without its newline."""
         ...
 
-    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         """The process has ended. ``fault``: why the server ended it, if it did. Returns the last events, ``Exited`` as
         the last one."""
         ...
 
-    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]: ...
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]: ...
 
     def answer(self, question_id: str, decision: Decision) -> None: ...
 
@@ -256,17 +257,17 @@ class Dialect(Protocol):
 
 
 class AgentProcess(Protocol):
-    """One child process. Every method may be called at any time; what comes too late changes nothing."""
+    """One child process. Every method may be called at any time; a call that is too late has no effect."""
 
     pid: int
 
     @property
     def busy(self) -> bool:
-        """A turn runs, or the agent continues by itself (a command in the background): it is not idle."""
+        """Whether a turn runs, or the agent continues by itself (a background command)."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """Begins a turn; ``TurnEnded`` ends it, at once where an attachment is none that the agent can read."""
+        """Begins a turn; ``TurnEnded`` ends it, at once if the agent can't read an attachment."""
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
@@ -278,15 +279,15 @@ class AgentProcess(Protocol):
         ...
 
     async def set_mode(self, mode: str) -> None:
-        """Returns when the agent has it; ``AgentRefused`` with its reason where it did not take it."""
+        """Returns when the agent has set it. Raises ``AgentRefused`` with the agent's reason."""
         ...
 
     async def set_model(self, model: str) -> None:
-        """The same."""
+        """Returns when the agent has set it. Raises ``AgentRefused`` as ``set_mode`` does."""
         ...
 
     async def stop(self) -> None:
-        """Lets it end by itself where it is between turns, else kills it. Returns after ``Exited``."""
+        """Lets an idle process end by itself, and kills a busy one. Returns after ``Exited``."""
         ...
 
     async def kill(self) -> None:
@@ -295,7 +296,7 @@ class AgentProcess(Protocol):
 
 
 class Remembered(Struct, frozen=True):
-    """A conversation that an agent keeps. ``last_active``: seconds since 1970; ``title``: what it was begun with."""
+    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: its first prompt."""
 
     session_id: str
     last_active: float
@@ -312,7 +313,7 @@ class Sessions(Protocol):
     def known(self, path: Path, session_id: str) -> bool: ...
 
     def used_by(self, session_id: str) -> list[int]:
-        """The processes that have this conversation open now, also in a terminal, as far as that is known."""
+        """The processes that have this conversation open now, including those in terminals, as far as known."""
         ...
 
 
@@ -329,13 +330,13 @@ class Agent(Protocol):
 
     @property
     def sessions(self) -> Sessions | None:
-        """None where only the agent itself knows them."""
+        """None if only the agent itself can list them."""
         ...
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """``heard`` is called from the event loop, with ``Exited`` last.
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> AgentProcess:
+        """``emit`` is called from the event loop, with ``Exited`` last.
 
-        ``AgentUnusable`` where it can't be started, or not with these options (VALIDATION_FAILED).
+        Raises ``AgentUnusable`` if it can't be started, or not with these options (VALIDATION_FAILED).
         """
         ...
 
@@ -358,4 +359,4 @@ class AgentUnusable(Exception):
 
 
 class AgentRefused(Exception):
-    """The agent did not take a mode or a model; the text, the agent's own where it gave one, is for people."""
+    """The agent refused a mode or a model. The text is for people: the agent's own if it gave one."""

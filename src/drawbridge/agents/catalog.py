@@ -20,7 +20,7 @@ WEBSOCKET, HTTP = "websocket", "http"
 
 
 class Row:
-    """What is true of one agent everywhere in Drawbridge."""
+    """The facts about one agent, for all parts of Drawbridge."""
 
     __slots__ = (
         "ask_mode",
@@ -64,7 +64,7 @@ class Row:
         self.program = program
         """Its program, as it is called on PATH. Empty: it needs none, so none can be named with ``--agent-path``."""
         self.asks = asks
-        """Whether the server's runs of it can ask people. If not, it does whatever its mode allows."""
+        """Whether it can ask people in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
         """Whether it may have permission modes that the client protocol has no word for."""
         self.sees = sees
@@ -76,7 +76,7 @@ class Row:
         self.bridge = bridge
         """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not."""
         self.proposes = proposes
-        """Whether a question reaches the server only as a proposal from a bridge, since no hook of it asks."""
+        """Whether its approvals reach the server only as proposals from a bridge, since it has no hook for them."""
         self.own_variables = own_variables
         """The variables that it sets for the processes it starts, and an editor for its terminals; ``*`` at the end: all
         that begin like this. No agent of the server gets them."""
@@ -126,6 +126,6 @@ AGENTS: Final = {row.name: row for row in ROWS}
 
 
 def title(name: str) -> str:
-    """For people; of an agent without a row, its name."""
+    """The agent's name for people; ``name`` itself for an agent without a row."""
     row = AGENTS.get(name)
     return row.title if row is not None else name

@@ -1,4 +1,4 @@
-"""What every agent is started with, whatever it is: its program and its environment."""
+"""The program and the environment that every agent is started with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """``base`` (the server's own, with the account's variables in it) as an agent may see it."""
+    """The part of ``base`` (the server's environment with the account's variables) that an agent receives."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))
@@ -29,7 +29,7 @@ def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str,
 
 
 def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
-    """The absolute path of an agent's program. ``install``: what to install where it is missing.
+    """The absolute path of an agent's program. ``install``: what to install if it is missing.
 
     Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
     """

@@ -1,4 +1,4 @@
-"""What an agent writes, cut up: its stream into lines, the rest of its words into an end that is worth showing. Pure."""
+"""Splits an agent's output into lines, and keeps the last part of its stderr to show. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Lines:
-    """Bytes in, whole lines out, without their newline."""
+    """Bytes in, complete lines out, without their newline."""
 
     def __init__(self, limit: int = LINE_LIMIT) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._size = 0
         self.too_long = False
-        """A line went over the limit. It and all that follows is thrown away."""
+        """Whether a line exceeded the limit. It is dropped, and everything after it."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes."""
@@ -43,7 +43,7 @@ class Lines:
         return whole
 
     def rest(self) -> bytes:
-        """What came after the last newline, when nothing comes any more."""
+        """The text after the last newline, at the end of the output."""
         rest = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return rest
@@ -63,7 +63,7 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """For people: valid, without what would drive a terminal."""
+        """The text for people: valid Unicode without terminal control characters."""
         return readable(bytes(self._kept[-self._limit :]).decode("utf-8", "replace"))
 
 

@@ -1,4 +1,4 @@
-"""Where an agent keeps its hooks, and how they are written there: the terms in which each agent's folder describes it."""
+"""The types with which each agent's folder describes its hooks: the settings files, and the form of a hook in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = 5
 
 PERSON_SECONDS = 24 * 60 * 60
 """The longest wait of a hook for a person elsewhere. The agent's own dialog stays usable, except for subagents, whose
-questions wait far less (``guard.desk.SUBAGENT_SECONDS``)."""
+questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
@@ -24,7 +24,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 class Switch(NamedTuple):
-    """A setting that keeps the guard from being called. ``note``: that, and what to do, as one sentence."""
+    """A setting that switches hooks off, and so the guard. ``note``: one sentence with that fact and what to do."""
 
     path: Path
     name: str
@@ -32,10 +32,10 @@ class Switch(NamedTuple):
 
 
 class AskMode(NamedTuple):
-    """The settings that make an agent ask before it writes, where it can start in a mode without questions.
+    """The settings that make an agent ask before it writes, if it can start in a mode without questions.
 
-    ``mode`` with the value ``asking`` chooses the mode. ``lasting`` with ``disabled``, which the agent also reads at
-    ``also_lasting``, keeps it from offering another one. ``unasked``, ``not_kept``: what happens without each of them.
+    ``mode`` with the value ``asking`` selects the mode. ``lasting`` with ``disabled``, which the agent also reads at
+    ``also_lasting``, stops it from offering another one. ``unasked``, ``not_kept``: what happens without each of them.
     """
 
     mode: Keys
@@ -52,8 +52,8 @@ class AskMode(NamedTuple):
 
 
 class AgentHooks(NamedTuple):
-    """Of one agent. ``home``: the variable that names its directory, and the directory without it. ``events``: event →
-    matcher; the first is the one that may hold an edit back."""
+    """The hooks of one agent. ``home``: the variable that names its directory, and the default directory. ``events``: event →
+    matcher; the first event is the one before an edit."""
 
     name: str
     home: tuple[str, str]
@@ -66,7 +66,7 @@ class AgentHooks(NamedTuple):
     """A hook in the settings, from the words of its command, its timeout in the agent's unit, and whether the agent must not
     continue if the command can't be run."""
     switches: Callable[[Path, Any], Iterator[Switch]]
-    """Those in a settings file, from its path and its value."""
+    """Finds the switches in a settings file, from its path and value."""
     takes_effect: str
     or_else: str = ""
     """What may follow the words of a command, for a shell."""
@@ -92,14 +92,14 @@ class AgentHooks(NamedTuple):
         return catalog.AGENTS[self.name].program
 
     def settings_file(self, project: Path | None) -> Path:
-        """Where setup writes: for all that the person does, or in a project."""
+        """The file that setup writes, for the whole account or for a project."""
         if project is not None:
             return project / self.project_file
         variable, usual = self.home
         return Path(os.environ.get(variable) or usual).expanduser().absolute() / self.user_file
 
     def settings_files(self, directory: Path) -> dict[Path, Scope]:
-        """All that count in a directory, whether they exist or not, the weakest first."""
+        """All files that apply in a directory, existing or not, those with the lowest precedence first."""
         files: dict[Path, Scope] = {self.settings_file(None): "user"}
         if self.shared_file:
             files.setdefault(directory / self.shared_file, "project")
@@ -111,7 +111,7 @@ class AgentHooks(NamedTuple):
     def groups(
         self, command: Sequence[str], settings: HookSettings, *, can_block: bool
     ) -> dict[str, Mapping[str, Any]]:
-        """What goes into its settings: event → one group with one handler. ``settings`` are those of the hook."""
+        """The hooks for its settings: event → one group with one handler. ``settings``: the guard's."""
         groups: dict[str, Mapping[str, Any]] = {}
         for number, (event, matcher) in enumerate(self.events.items()):
             waits = number == 0 and settings.answer == "wait"
@@ -126,7 +126,7 @@ class AgentHooks(NamedTuple):
 
 
 def value_at(content: Any, *keys: str | int) -> Any:
-    """What is at ``keys`` in a settings file's value; None if there is nothing, or something else on the way."""
+    """The value at ``keys`` in a settings file; None if it does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content

@@ -13,7 +13,7 @@ Kind = TypeVar("Kind")
 
 
 def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, bytes] | None:
-    """What ``decoder`` makes of a line, and the bytes to pass on: the line's own where it is valid, else repaired ones.
+    """The decoded line, and the bytes to pass on: the line's own if they are valid, else repaired ones.
 
     None if the line is not a JSON object.
     """
@@ -30,7 +30,7 @@ def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, byte
 
 
 def _repaired(line: bytes) -> bytes | None:
-    """What Python's own reader makes of it: invalid bytes and unpaired surrogates become U+FFFD."""
+    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD."""
     try:
         value = json.loads(line.decode("utf-8", "replace"), strict=False, parse_constant=_null, parse_float=_finite)
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -45,7 +45,7 @@ def valid(text: str) -> str:
 
 
 def _null(_: str) -> None:
-    """For NaN and Infinity, which JSON does not have."""
+    """Replaces NaN and Infinity, which JSON does not have."""
 
 
 def _finite(digits: str) -> float | None:

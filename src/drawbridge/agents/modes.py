@@ -1,4 +1,4 @@
-"""Permission modes: the client protocol's words for them, and agents' names. Pure."""
+"""Permission modes: their names in the client protocol, and those of agents. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger
 
 
 def word(name: str) -> str:
-    """The client protocol's word for an agent's mode; ``name`` itself where the mode is the agent's own."""
+    """The client protocol's name of an agent's mode; ``name`` itself if the mode is specific to the agent."""
     if _CARELESS.search(name):
         return BYPASS
     return next((word for word, names in NAMES.items() if name in names), name)
 
 
 def chosen(wanted: str, offered: Iterable[str]) -> str | None:
-    """The agent's name for a mode; None if it does not offer it. Only the word ``BYPASS`` chooses that mode."""
+    """The agent's name for a mode; None if it does not offer it. Only the name ``BYPASS`` selects that mode."""
     names = list(offered)
     if wanted == BYPASS:
         return next((name for name in (*NAMES[BYPASS], *names) if name in names and word(name) == BYPASS), None)

@@ -1,4 +1,4 @@
-"""Agents that take one prompt a process: it is read from their input up to its end, and the turn ends with the process."""
+"""Agents that run one prompt per process: they read it from stdin up to its end, and the turn ends with the process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from drawbridge.agents.base import (
     Attachment,
     Decision,
     Exited,
-    Said,
-    SessionKnown,
+    Output,
+    SessionIdentified,
     TurnEnded,
     session_id_of,
 )
@@ -37,7 +37,7 @@ _object: Final = msgspec.json.Decoder(_Object)
 
 
 class OneShot(Process):
-    """Its input ends after the prompt; SIGINT interrupts it."""
+    """A process whose stdin is closed after the prompt, and that SIGINT interrupts."""
 
     def _flush(self) -> None:
         super()._flush()
@@ -55,7 +55,7 @@ class OneShot(Process):
 
 
 class Turn:
-    """One process' side: a prompt in, lines out. What they mean is the agent's own (``meant`` and ``failed``)."""
+    """The state of one process: a prompt in, lines out, which each agent interprets (``meant`` and ``failed``)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,17 +68,17 @@ class Turn:
     def busy(self) -> bool:
         return self.turn_open
 
-    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
-        """What one JSON object of its output means."""
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Output]:
+        """The events of one JSON object of the output."""
         return [AgentLine(data, session_id_of(message.get("session_id")))]
 
-    def text(self, line: bytes) -> list[Said]:
-        """A line that is no JSON object; an empty one also at the very end."""
+    def text(self, line: bytes) -> list[Output]:
+        """The events of a line that is not a JSON object; called with an empty one at the very end."""
         self.junk.add(line + b"\n")
         return []
 
-    def rest(self) -> list[Said]:
-        """The last events, when the output has ended."""
+    def rest(self) -> list[Output]:
+        """The last events, once the output has ended."""
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
@@ -95,7 +95,7 @@ class Turn:
         data, self._out = self._out, b""
         return data
 
-    def received(self, line: bytes) -> list[Said]:
+    def received(self, line: bytes) -> list[Output]:
         stripped = line.strip(b" \t\r")
         read = json_lines.parsed(stripped, _object) if stripped else None
         if read is None:
@@ -106,13 +106,13 @@ class Turn:
             message = {}
         return self.meant(message, read[1])
 
-    def in_session(self, session_id: object) -> list[Said]:
+    def in_session(self, session_id: object) -> list[Output]:
         if not isinstance(session_id, str) or not session_id or session_id == self.session_id:
             return []
         self.session_id = session_id
-        return [SessionKnown(session_id)]
+        return [SessionIdentified(session_id)]
 
-    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         said = self.rest()
         if self.turn_open:
             failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
@@ -128,7 +128,7 @@ class Turn:
             )
         return [*said, Exited(code, stderr)]
 
-    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
         """Attachments are sent as text before the prompt; other kinds are refused."""
         self.turn_open = True
         parts = []
@@ -144,7 +144,7 @@ class Turn:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """It asks nothing."""
+        """Has no effect: these agents never ask."""
 
     def interrupt(self) -> None:
         self._interrupted = self.turn_open

@@ -1,4 +1,4 @@
-"""An agent as a child process: the asyncio shell of its ``Dialect``. It starts it, listens, and makes sure of its end."""
+"""An agent as a child process: the asyncio part around its ``Dialect``. Starts it, reads its output, and ends it reliably."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from drawbridge.agents.base import (
     Decision,
     Dialect,
     Event,
+    Output,
     Replied,
-    Said,
 )
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
@@ -40,36 +40,36 @@ logger = logging.getLogger("drawbridge.agents")
 
 
 class Times(Struct, frozen=True):
-    """Seconds. What each step towards the end may take before the next, harder one."""
+    """Seconds that each step of the end may take before the next, harder one."""
 
     interrupt: float = 2.0
     leave: float = 1.0
     """After its input was closed, at the end of a turn that was interrupted."""
     leave_idle: float = 5.0
-    """The same, where nothing hurries."""
+    """As ``leave``, for an idle process."""
     sigint: float = 2.0
     sigterm: float = 3.0
     """The CLI needs one second to end a command that it runs (2.1.329)."""
     sigkill: float = 5.0
     """The time that the supervisor has for it; after that the server ends the processes itself."""
     pipes: float = 2.0
-    """Between the end of a pipe and the end of the process, or the other way round."""
+    """Between the end of a pipe and the end of the process, in either order."""
     reply: float = 5.0
 
 
 class Process(asyncio.SubprocessProtocol):
-    """An ``AgentProcess``. ``times``: what each step of its end may take."""
+    """Implements ``AgentProcess``. ``times``: the duration of each step of its end."""
 
     pid = 0
 
     def __init__(
-        self, name: str, mark: str, pipe: SupervisorPipe, conversation: Dialect, heard: Callable[[Event], None]
+        self, name: str, mark: str, pipe: SupervisorPipe, conversation: Dialect, emit: Callable[[Event], None]
     ) -> None:
         self._name = name
         self._pipe = pipe
         self._mark = f"{MARK}={mark}"
         self._conversation = conversation
-        self._heard = heard
+        self._emit = emit
         self.times = Times()
         self._lines = Lines()
         self._stderr = Tail(STDERR_LIMIT)
@@ -79,7 +79,7 @@ class Process(asyncio.SubprocessProtocol):
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
         self._closed = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()
 
     @property
     def busy(self) -> bool:
@@ -88,8 +88,8 @@ class Process(asyncio.SubprocessProtocol):
     # Messages to the process.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        if not self._gone.is_set():
-            self._hear(self._conversation.prompt(text, attachments))
+        if not self._ended.is_set():
+            self._handle(self._conversation.prompt(text, attachments))
 
     def answer(self, question_id: str, decision: Decision) -> None:
         self._conversation.answer(question_id, decision)
@@ -106,7 +106,7 @@ class Process(asyncio.SubprocessProtocol):
         await self._reply(self._conversation.set_model(model))
 
     async def _reply(self, request_id: str) -> None:
-        if self._gone.is_set():
+        if self._ended.is_set():
             raise AgentRefused(f"{self._name} has ended.")
         reply = self._replies[request_id] = asyncio.get_running_loop().create_future()
         self._flush()
@@ -141,13 +141,13 @@ class Process(asyncio.SubprocessProtocol):
             self._stderr.add(data)
             return
         for line in self._lines.feed(data):
-            self._hear(self._conversation.received(line))
+            self._handle(self._conversation.received(line))
         if self._lines.too_long:
             self._fail(f"{self._name} sent a line of more than {LINE_LIMIT // 2**20} MB")
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == STDOUT:
-            self._hear(self._conversation.received(self._lines.rest()))
+            self._handle(self._conversation.received(self._lines.rest()))
         if fd != STDERR:
             asyncio.get_running_loop().call_later(self.times.pipes, self._expect_exit)
 
@@ -158,7 +158,7 @@ class Process(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
-    def _hear(self, said: Sequence[Said]) -> None:
+    def _handle(self, said: Sequence[Output]) -> None:
         for item in said:
             if isinstance(item, Replied):
                 reply = self._replies.get(item.request_id)
@@ -169,7 +169,7 @@ class Process(asyncio.SubprocessProtocol):
                 self._fail(item.fault)
                 continue
             try:
-                self._heard(item)
+                self._emit(item)
             except Exception:  # an internal error must not cost the rest of the agent's output
                 logger.exception("%s: internal error: its output could not be processed", self._name)
         self._flush()
@@ -178,7 +178,7 @@ class Process(asyncio.SubprocessProtocol):
         else:
             self._quiet.set()
 
-    # Its end.
+    # The end of the process.
 
     async def stop(self) -> None:
         await self._shielded(self._stop())
@@ -222,33 +222,33 @@ class Process(asyncio.SubprocessProtocol):
         if await self._is_gone_within(self.times.sigkill):
             return
         await asyncio.to_thread(process_tree.end, self.pid, self._mark)
-        await self._gone.wait()
+        await self._ended.wait()
 
     async def _is_gone_within(self, seconds: float) -> bool:
-        """Once it has exited, the rest of its process tree is waited for too."""
+        """Whether the process ends within that time. After its exit this also waits for the rest of its process tree."""
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
         except TimeoutError:
             return False
-        await self._gone.wait()
+        await self._ended.wait()
         return True
 
     def _fail(self, fault: str) -> None:
-        """It has broken what can't be mended: it has to go."""
+        """Ends a process after a protocol error that can't be recovered."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was ended."
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
-        """A pipe of it is closed."""
+        """A pipe was closed, so the process should exit soon."""
         if not self._exited.is_set() and not self._tasks:
             self._fail(f"{self._name} closed its input or output but continued to run")
 
     async def _finish(self) -> None:
-        """It has exited. Whatever it started is ended; then the last word."""
+        """The process has exited: ends everything that it started, and emits the last events."""
         try:
-            if not self._pipe.all_gone():
+            if not self._pipe.tree_is_empty():
                 left = await asyncio.to_thread(process_tree.end, self.pid, self._mark)
                 if left:
                     logger.error("%s: its processes %s can't be ended", self._name, left)
@@ -256,8 +256,8 @@ class Process(asyncio.SubprocessProtocol):
         finally:
             self._pipe.close()
             code = self._transport.get_returncode()
-            self._hear(self._conversation.ended(-1 if code is None else code, self._stderr.text, self._fault))
-            self._gone.set()
+            self._handle(self._conversation.ended(-1 if code is None else code, self._stderr.text, self._fault))
+            self._ended.set()
 
     async def _close_pipes(self) -> None:
         """Reads the pipes to their end, but does not wait for processes that keep one open."""
@@ -271,7 +271,7 @@ class Process(asyncio.SubprocessProtocol):
                 await self._closed.wait()
 
     async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Who waits for the end may stop waiting; the end comes all the same."""
+        """Waits for a task that continues if the waiter is cancelled."""
         await asyncio.shield(self._tasks.start(work, f"{self._name}: ending the agent"))
 
 
@@ -281,16 +281,16 @@ async def start(
     directory: str,
     environment: Mapping[str, str],
     conversation: Dialect,
-    heard: Callable[[Event], None],
+    emit: Callable[[Event], None],
     confinement: Confinement = Confinement(),  # noqa: B008 - frozen
     kind: type[Process] = Process,
 ) -> Process:
-    """Runs ``command`` in ``directory``, in a session of its own, under a supervisor.
+    """Runs ``command`` in ``directory``, in its own session, under a supervisor.
 
-    ``environment`` holds the mark. Raises ``AgentUnusable``.
+    ``environment`` must contain the mark. Raises ``AgentUnusable``.
     """
     pipe = SupervisorPipe()
-    process = kind(name, environment[MARK], pipe, conversation, heard)
+    process = kind(name, environment[MARK], pipe, conversation, emit)
     try:
         await asyncio.get_running_loop().subprocess_exec(
             lambda: process,
@@ -308,7 +308,7 @@ async def start(
         raise
     try:
         process.pid = await pipe.agent_pid() or process.pid
-    except BaseException:  # it is not needed any more
+    except BaseException:  # it is no longer needed
         await process.stop()
         raise
     return process
@@ -316,5 +316,5 @@ async def start(
 
 def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
     if not os.path.isdir(directory):
-        return AgentUnusable("INVALID_PATH", "The project's directory is not there any more.")
+        return AgentUnusable("INVALID_PATH", "The project's directory no longer exists.")
     return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")

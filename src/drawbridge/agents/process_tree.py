@@ -1,7 +1,7 @@
-"""The process tree of an agent, found and ended without its supervisor. Blocking: not from the event loop's thread.
+"""The process tree of an agent, found and ended without its supervisor. Blocking.
 
-They are known by the agent's process group and session, by their parents, and by the mark in their environment, which
-also those keep that have a session of their own and have lost their parents (as the CLI's background commands do).
+Its processes are recognized by the agent's process group and session, by their parents, and by the mark in their environment.
+Even a process that has its own session and has lost its parent, such as the CLI's background commands, has the mark.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 import psutil
 
 END_SECONDS: Final = 3.0
-"""How long the dead are waited for; only a process that hangs in the kernel takes longer."""
+"""The longest wait for killed processes; only one that hangs in the kernel takes longer."""
 
-LOOK_SECONDS: Final = 0.01
+SWEEP_SECONDS: Final = 0.01
 
 
 def members(leader: int, mark: str) -> list[psutil.Process]:
-    """Those that live. ``mark``: ``NAME=value``."""
+    """The living processes of the tree. ``mark``: ``NAME=value``."""
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
@@ -32,7 +32,7 @@ def members(leader: int, mark: str) -> list[psutil.Process]:
 
 
 def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
-    """The same and all that they have started, as far as they live."""
+    """The processes and all living descendants."""
     known = {process.pid: process for process in found}
     for process in found:
         with contextlib.suppress(psutil.Error):
@@ -41,21 +41,21 @@ def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def end(leader: int, mark: str) -> list[int]:
-    """Kills them all, and returns those that are left (usually none). Does not wait for any: the leader's exit code is the
-    event loop's to fetch."""
+    """Kills them all, and returns those that are left (usually none). Never calls ``wait``: the event loop collects the
+    leader's exit code."""
     return end_all(lambda: members(leader, mark))
 
 
-def end_all(look: Callable[[], list[psutil.Process]]) -> list[int]:
-    """Kills what ``look`` finds, those too that are born meanwhile: stopped first, so that none can start another one
-    between the look and the blow. What is left is returned."""
+def end_all(find: Callable[[], list[psutil.Process]]) -> list[int]:
+    """Kills everything that ``find`` returns, including processes that start meanwhile: all are stopped first, so that none can
+    start another between the search and the kill. Returns those that are left."""
     deadline = time.monotonic() + END_SECONDS
-    while (alive := look()) and time.monotonic() < deadline:
+    while (alive := find()) and time.monotonic() < deadline:
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for process in alive:
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(number)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(SWEEP_SECONDS)
     return [process.pid for process in alive]
 
 

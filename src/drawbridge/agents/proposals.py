@@ -1,8 +1,8 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it before it happens.
 
-Pure, apart from the ``Reader``. The protocol has its edit tools and their input from Claude Code, and the text is what 2.1.329
+Pure, apart from the ``Reader``. The edit tools and their input are those of Claude Code, and the result is what 2.1.329
 writes: with the file's own line ends; a deletion at the end of a line removes the line's end too; a notebook is indented by
-one. Where the result can't be known to the byte there is no proposal: the plain call is better than a wrong diff.
+one. If the result can't be predicted to the byte there is no proposal: the plain call is better than a wrong diff.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from drawbridge.core.errors import UnusableFile
 from drawbridge.editors import files
 
 TEXT_LIMIT: Final = 2 * 1024 * 1024
-"""Bytes of a file, and characters of what becomes of it, above which a change is not shown as a proposal."""
+"""Bytes of the file, and characters of the result, above which a change is not shown as a proposal."""
 
 Reader: TypeAlias = Callable[[str], str | None]
 """A file's whole text; None if the file does not exist. Raises ``UnusableFile``."""
 
 
 def read_file(path: str) -> str | None:
-    """A ``Reader``: how a question's file is read, up to ``TEXT_LIMIT`` bytes. Blocking, but short."""
+    """A ``Reader`` for the file of a question, up to ``TEXT_LIMIT`` bytes. Blocking, but short."""
     return files.read_text(path, TEXT_LIMIT)
 
 
@@ -36,7 +36,7 @@ class _Unforeseeable(Exception):
 
 
 def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
-    """The change that ``tool`` with the input ``given`` would make. None: it changes no file, or not foreseeably."""
+    """The change that ``tool`` with the input ``given`` would make. None: it changes no file, or unpredictably."""
     path = given.get(_PATHS.get(tool, ""))
     if not isinstance(path, str) or not path.startswith("/"):
         return None
@@ -49,7 +49,7 @@ def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | No
 
 
 def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | None:
-    """What ``tool`` makes of ``old_text``; None where that can't be foretold."""
+    """The text that ``tool`` turns ``old_text`` into; None if that is unpredictable."""
     try:
         return _changed(tool, given, old_text)
     except _Unforeseeable:
@@ -57,9 +57,9 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 
 
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
-    """The input with which ``tool`` writes exactly ``text``. None: this tool's text can't be given.
+    """The input with which ``tool`` writes exactly ``text``; None if this tool can't.
 
-    The whole file goes as the old and the new string of an edit: what was shown is what is written, or nothing is.
+    The old and new string of the edit are the whole file: either the text that was shown is written, or nothing.
     """
     old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
     match tool:
@@ -131,7 +131,7 @@ def _notebook(given: Mapping[str, Any], old: str | None) -> str:
 
 
 def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
-    """By its id, or by its number as "cell-3"; without one the first."""
+    """The cell with this id, or this number as "cell-3"; the first without either."""
     if cell_id is None:
         return 0
     if not isinstance(cell_id, str):

@@ -16,7 +16,7 @@ from drawbridge.agents.command.driver import Command
 
 
 class Named(Struct, frozen=True):
-    """Settings, each value as ``NAME=…``: programs of built-in agents, and the commands of more agents."""
+    """Values of the form ``NAME=…``: programs of built-in agents, and commands of additional agents."""
 
     paths: Sequence[str] = ()
     acp: Sequence[str] = ()
@@ -24,7 +24,7 @@ class Named(Struct, frozen=True):
 
 
 def agents(named: Named) -> dict[str, Agent]:
-    """All there are, the usual one first; of what ``problems`` has found nothing in."""
+    """All agents, the default one first. The settings must have passed ``problems``."""
     paths = dict(_parts(given) for given in named.paths)
     found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
     found += [Acp(name, shlex.split(command)) for name, command in map(_parts, named.acp)]
@@ -40,13 +40,13 @@ def built_in(name: str, path: str | None) -> Agent:
     return agent
 
 
-def that_see(known: Mapping[str, Agent]) -> list[str]:
-    """Those that can be given a picture with a prompt, as far as that is known before they are started."""
+def with_image_input(known: Mapping[str, Agent]) -> list[str]:
+    """The agents that accept pictures in a prompt, as far as known before they are started."""
     return [name for name, agent in known.items() if agent.sees]
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agents that can't run now → their program, which is not on PATH. They can be installed while the server runs."""
+    """Agent → its program, for those whose program is not on PATH. They can be installed while the server runs."""
     paths = dict(_parts(given) for given in named.paths)
     programs = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
     programs |= {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
@@ -59,14 +59,14 @@ def problems(named: Named) -> list[str]:
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):
         if name not in with_a_program:
-            found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(with_a_program)}")
+            found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
             found.append(f"--agent-path: {path} is not a program")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):
             if name in taken:
-                found.append(f"{flag}: there is an agent {name} already")
+                found.append(f"{flag}: an agent named {name} already exists")
             taken.add(name)
             found += _command_problems(flag, command)
     return found

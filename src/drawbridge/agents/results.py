@@ -36,13 +36,13 @@ class Costs:
         self._turn: list[float | None] = []
 
     def add(self, total: float | None, since: float | None = None) -> None:
-        """A new total. ``since``: the cost since the total before, where the agent reports that too."""
+        """Adds a new total. ``since``: the cost since the previous total, if the agent reports it."""
         self._turn.append(self._difference(total, since))
         if total is not None:
             self._total = total
 
     def take(self) -> float | None:
-        """The cost since the last call; None if it can't be known."""
+        """The cost since the last call; None if it is unknown."""
         costs, self._turn = self._turn, []
         known = [cost for cost in costs if cost is not None]
         return round(sum(known), 9) if known and len(known) == len(costs) else None

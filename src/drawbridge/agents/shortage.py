@@ -14,17 +14,17 @@ CODE: Final = "RESOURCE_LIMIT"
 def shortage(error: OSError) -> AgentUnusable | None:
     """None if the error has another cause."""
     match error.errno:
-        case errno.EMFILE | -1:  # uvloop 0.23 gives -1 where its socketpair failed, and not the reason
+        case errno.EMFILE | -1:  # uvloop 0.23 reports -1 instead of the reason if its socketpair fails
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             why = f"the server may open {most} files at once, and all are in use"
             what = "Raise the limit (`ulimit -n`, or LimitNOFILE= of the service)"
         case errno.ENFILE:
-            why, what = "this machine has as many files open as it allows", "Raise the limit (sysctl fs.file-max)"
+            why, what = "this machine has reached its limit of open files", "Raise the limit (sysctl fs.file-max)"
         case errno.EAGAIN:
-            why = "the server's user has as many processes as it may"
+            why = "the server's user has reached the limit of processes"
             what = "Raise the limit (`ulimit -u`, or TasksMax= of the service)"
         case errno.ENOMEM:
-            why, what = "this machine has no memory left", "End other programs"
+            why, what = "this machine is out of memory", "End other programs"
         case _:
             return None
     return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or run fewer projects at once (--max-runs).")

@@ -31,40 +31,40 @@ NOT_STARTED = 127
 """The exit code where the program could not be run, as a shell has it."""
 
 LEAVE_SECONDS = 3.0
-"""Between SIGTERM and the end of everything, where the server has died."""
+"""Between SIGTERM and the end of everything, after the server has died."""
 
 END_SECONDS = 3.0
-"""How long the killed are waited for; only a process that hangs in the kernel, or is another user's, takes longer."""
+"""The longest wait for killed processes; only one that hangs in the kernel, or is another user's, takes longer."""
 
-LOOK_SECONDS = 0.01
+SWEEP_SECONDS = 0.01
 
-FIRST_TO_GO = b"500"
-"""Added to the agent's score where memory is short: the kernel takes it before the server."""
+OOM_SCORE = b"500"
+"""The agent's ``oom_score_adj``: if memory is short, the kernel kills the agent before the server."""
 
 
 def main() -> None:
     control = int(sys.argv[1])
-    close_others(control)
+    close_other_descriptors(control)
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would contain the account's secrets
-    woken = wake_at_children()
+    child_pipe = watch_children()
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
-    agent = os.fork()  # what it is sent from now on waits until it can be hit
+    agent = os.fork()  # signals sent to it from now on stay pending until they are unblocked
     if agent == 0:
-        become(*sys.argv[2:])
+        run_agent(*sys.argv[2:])
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    say(control, b"%d\n" % agent)
-    be_quiet()
-    status = keep(control, woken, agent)
-    status, all_gone = end(woken, agent, status)
-    if all_gone and LINUX:
-        say(control, b"gone\n")
-    follow(status)
+    send(control, b"%d\n" % agent)
+    release_pipes()
+    status = supervise(control, child_pipe, agent)
+    status, empty = kill_all(child_pipe, agent, status)
+    if empty and LINUX:
+        send(control, b"gone\n")
+    exit_like(status)
 
 
-def become(open_files: str, nice: str, confined: str, program: str, *arguments: str) -> None:
-    """The agent: in this process from now on."""
+def run_agent(open_files: str, nice: str, confined: str, program: str, *arguments: str) -> None:
+    """Replaces this process, the fork, by the agent."""
     supervisor = os.getppid()
     os.setsid()
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
@@ -75,7 +75,7 @@ def become(open_files: str, nice: str, confined: str, program: str, *arguments: 
         if os.getppid() != supervisor:
             os._exit(NOT_STARTED)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-            file.write(FIRST_TO_GO)
+            file.write(OOM_SCORE)
     os.nice(int(nice))
     if int(open_files):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -91,27 +91,27 @@ def become(open_files: str, nice: str, confined: str, program: str, *arguments: 
     os._exit(NOT_STARTED)
 
 
-def keep(control: int, woken: int, agent: int) -> int | None:
-    """Until the agent has ended (then its status), or everything is to end."""
+def supervise(control: int, child_pipe: int, agent: int) -> int | None:
+    """Returns when the agent has ended (its wait status) or everything has to end (None)."""
     until = None
     while True:
         left = None if until is None else max(0.0, until - time.monotonic())
-        watched = [woken] if until is not None else [woken, control]
+        watched = [child_pipe] if until is not None else [child_pipe, control]
         ready = select.select(watched, [], [], left)[0]
         if control in ready:
-            orders = hear(control)
-            for number in orders or [signal.SIGTERM, signal.SIGCONT]:  # a stopped process receives it then
+            signals = receive(control)
+            for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # a stopped process receives it then
                 if number == signal.SIGKILL:
                     return None
-                tell(agent, number)
-            until = None if orders else time.monotonic() + LEAVE_SECONDS
-        status, _ = reap(woken, agent)
+                signal_group(agent, number)
+            until = None if signals else time.monotonic() + LEAVE_SECONDS
+        status, _ = reap(child_pipe, agent)
         if status is not None or (until is not None and time.monotonic() >= until):
             return status
 
 
-def tell(agent: int, number: int) -> None:
-    """To its group; to itself as long as it has none."""
+def signal_group(agent: int, number: int) -> None:
+    """Signals the agent's group, or the agent itself before it has one."""
     try:
         os.killpg(agent, number)
     except OSError:
@@ -119,21 +119,21 @@ def tell(agent: int, number: int) -> None:
             os.kill(agent, number)
 
 
-def end(woken: int, agent: int, status: int | None) -> tuple[int | None, bool]:
-    """Kills all there are, those too that are born meanwhile: stopped first, so that none can start another one between
-    the look and the blow. The agent's status, and whether nothing is left."""
+def kill_all(child_pipe: int, agent: int, status: int | None) -> tuple[int | None, bool]:
+    """Kills all descendants, including those that start meanwhile: all are stopped first, so that none can start another
+    between the search and the kill. Returns the agent's wait status, and whether no process is left."""
     deadline = time.monotonic() + END_SECONDS
     while True:
-        now, none_left = reap(woken, agent)
+        now, empty = reap(child_pipe, agent)
         status = now if status is None else status
-        if none_left or time.monotonic() >= deadline:
-            return status, none_left
+        if empty or time.monotonic() >= deadline:
+            return status, empty
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            blow(agent, number)
-        select.select([woken], [], [], LOOK_SECONDS)
+            signal_all(agent, number)
+        select.select([child_pipe], [], [], SWEEP_SECONDS)
 
 
-def blow(agent: int, number: int) -> None:
+def signal_all(agent: int, number: int) -> None:
     if not LINUX:
         with contextlib.suppress(OSError):
             os.killpg(agent, number)
@@ -159,10 +159,10 @@ def descendants() -> list[int]:
     return found
 
 
-def reap(woken: int, agent: int) -> tuple[int | None, bool]:
-    """The agent's status, where it was among those that have ended, and whether no child is left."""
+def reap(child_pipe: int, agent: int) -> tuple[int | None, bool]:
+    """Collects ended children. Returns the agent's wait status if it was among them, and whether no child is left."""
     with contextlib.suppress(BlockingIOError):
-        os.read(woken, 4096)
+        os.read(child_pipe, 4096)
     found = None
     while True:
         try:
@@ -175,8 +175,8 @@ def reap(woken: int, agent: int) -> tuple[int | None, bool]:
             found = status
 
 
-def follow(status: int | None) -> None:
-    """Ends as the agent did."""
+def exit_like(status: int | None) -> None:
+    """Exits with the agent's code, or by the same signal."""
     if status is None:
         os._exit(NOT_STARTED)
     if os.WIFSIGNALED(status):
@@ -187,8 +187,8 @@ def follow(status: int | None) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def wake_at_children() -> int:
-    """A pipe that can be read once a child has ended. A supervisor ignores every other signal."""
+def watch_children() -> int:
+    """Returns a pipe that is readable once a child has ended. A supervisor ignores every other signal."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -199,14 +199,14 @@ def wake_at_children() -> int:
     return reader
 
 
-def close_others(control: int) -> None:
-    """uvloop passes on copies of the pipes: their end would not be seen."""
+def close_other_descriptors(control: int) -> None:
+    """Closes the copies of the pipes that uvloop passes on, which would hide the end of a pipe."""
     os.closerange(3, control)
     os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))
     os.set_inheritable(control, False)
 
 
-def be_quiet() -> None:
+def release_pipes() -> None:
     """Leaves the pipes to the agent, except for stderr, on which errors of the supervisor appear."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -214,15 +214,15 @@ def be_quiet() -> None:
     os.close(nothing)
 
 
-def hear(control: int) -> bytes:
+def receive(control: int) -> bytes:
     with contextlib.suppress(OSError):
         return os.read(control, 64)
     return b""
 
 
-def say(control: int, words: bytes) -> None:
+def send(control: int, data: bytes) -> None:
     with contextlib.suppress(OSError):
-        os.write(control, words)
+        os.write(control, data)
 
 
 def prctl(option: int, value: int) -> None:

@@ -15,14 +15,14 @@ from drawbridge.agents import supervisor
 from drawbridge.agents.base import Confinement
 
 START_SECONDS: Final = 10.0
-"""A supervisor starts in 15 ms, and in a few hundred where it is read from a slow disk."""
+"""The longest wait for a supervisor, which starts in 15 ms, and in a few hundred from a slow disk."""
 
 
 class SupervisorPipe:
     def __init__(self) -> None:
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        self._heard = b""
+        self._local, self._remote = socket.socketpair()
+        self._local.setblocking(False)
+        self._received = b""
 
     def command(self, confinement: Confinement, agent: Sequence[str]) -> list[str]:
         """The command line of a supervisor of ``agent``."""
@@ -32,33 +32,33 @@ class SupervisorPipe:
 
     @property
     def descriptor(self) -> int:
-        """The supervisor inherits it under the same number."""
-        return self._theirs.fileno()
+        """The file descriptor of the supervisor's end, which it inherits with the same number."""
+        return self._remote.fileno()
 
     async def agent_pid(self) -> int | None:
-        """Once the supervisor runs. None if it has died, or is too slow."""
-        self._theirs.close()
+        """The agent's process id, once the supervisor runs. None if it has died or is too slow."""
+        self._remote.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(START_SECONDS):
-                while b"\n" not in self._heard:
-                    more = await asyncio.get_running_loop().sock_recv(self._ours, 64)
+                while b"\n" not in self._received:
+                    more = await asyncio.get_running_loop().sock_recv(self._local, 64)
                     if not more:
                         break
-                    self._heard += more
-        pid = self._heard.partition(b"\n")[0]
+                    self._received += more
+        pid = self._received.partition(b"\n")[0]
         return int(pid) if pid.isdigit() else None
 
     def signal(self, number: int) -> None:
-        """To the agent's group; SIGKILL to everything it has started. Too late changes nothing."""
+        """Signals the agent's group; SIGKILL reaches everything that it started. Has no effect after the end."""
         with contextlib.suppress(OSError):
-            os.write(self._ours.fileno(), bytes([number]))
+            os.write(self._local.fileno(), bytes([number]))
 
-    def all_gone(self) -> bool:
-        """After the supervisor's end: whether it reported that no process is left."""
+    def tree_is_empty(self) -> bool:
+        """Whether the supervisor reported that no process is left. Call it after the supervisor's end."""
         with contextlib.suppress(OSError):
-            self._heard += self._ours.recv(64)
-        return self._heard.endswith(b"gone\n")
+            self._received += self._local.recv(64)
+        return self._received.endswith(b"gone\n")
 
     def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
+        self._local.close()
+        self._remote.close()

@@ -7,7 +7,7 @@ from typing import Final
 
 from drawbridge.cli.token import add_data_flags, add_rights, data_directory, rights
 
-SUMMARY: Final = "show a code, also as a QR code, that connects one device"
+SUMMARY: Final = "show a code, as text and as a QR code, that connects one device"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from drawbridge.server import pair
+    from drawbridge.server import device_commands
 
-    return pair.run(data_directory(chosen), chosen.name, rights(chosen))
+    return device_commands.pair(data_directory(chosen), chosen.name, rights(chosen))

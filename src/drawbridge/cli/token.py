@@ -11,7 +11,7 @@ from drawbridge.cli import sentence
 from drawbridge.settings.serve import ServeSettings
 
 if TYPE_CHECKING:
-    from drawbridge.server.tokens import Rights
+    from drawbridge.server.device_commands import Rights
 
 SUMMARY: Final = "create, list and revoke device tokens"
 
@@ -34,14 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from drawbridge.server import tokens
+    from drawbridge.server import device_commands
 
     data = data_directory(chosen)
     if chosen.target == "new":
-        return tokens.create(data, chosen.name, rights(chosen))
+        return device_commands.create(data, chosen.name, rights(chosen))
     if chosen.target == "revoke":
-        return tokens.revoke(data, chosen.name)
-    return tokens.show(data, as_json=chosen.json)
+        return device_commands.revoke(data, chosen.name)
+    return device_commands.show(data, as_json=chosen.json)
 
 
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +69,6 @@ def add_rights(parser: argparse.ArgumentParser) -> None:
 
 
 def rights(chosen: argparse.Namespace) -> Rights:
-    from drawbridge.server import tokens
+    from drawbridge.server import device_commands
 
-    return tokens.rights(chosen.scope, chosen.project, chosen.expires)
+    return device_commands.rights(chosen.scope, chosen.project, chosen.expires)

@@ -1,4 +1,4 @@
-"""What the C library does with memory that is free again."""
+"""Makes the C library return freed memory to the system."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import ctypes
 from typing import Final
 
 LARGE: Final = 256 * 1024
-"""Bytes. Python itself allocates what is small in pieces of this size and gives each back."""
+"""Bytes. Python itself allocates small objects in blocks of this size and returns each."""
 
 _M_MMAP_THRESHOLD: Final = -3
 
 
 def return_large_blocks() -> None:
-    """From now on each block of ``LARGE`` bytes or more goes back to the system as soon as it is free. glibc raises its own
-    limit, up to 32 MB, with each large block that it has seen: a process that has once handled a text of 5 MB would
-    keep several times as much for good. Other C libraries have no such setting; nothing happens there."""
+    """From now on each block of ``LARGE`` bytes or more is returned to the system as soon as it is freed. glibc raises its own
+    threshold, up to 32 MB, with each large block that is freed: a process that has once handled a text of 5 MB would never
+    return several times as much. Has no effect with other C libraries."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, LARGE)

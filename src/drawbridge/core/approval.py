@@ -1,7 +1,7 @@
-"""The approval: a question of an agent that waits for a person. Pure; used by the bridge and the agent server alike.
+"""The approval: a question of an agent that waits for a person. Pure; the bridge and the agent server use it.
 
-An approval is offered on every surface that is there (an editor, a page, a terminal). The first valid decision wins, the other
-surfaces are closed, and the agent receives the decision once. The agent has the last word on what it did with the decision:
+An approval is offered on every available surface (an editor, a page, a terminal). The first valid decision wins, the other
+surfaces are closed, and the agent receives the decision once. What the agent then does may confirm or overrule the decision:
 ``TABLE`` has every state and every step, ``picture`` draws them.
 """
 
@@ -43,7 +43,7 @@ TABLE: Final = (
     Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
     Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
 )
-"""Every step that is possible; any other comes too late and changes nothing."""
+"""Every possible step; any other is too late and changes nothing."""
 
 TRANSITIONS: Final = {(row.before, row.step): row.after for row in TABLE}
 
@@ -55,7 +55,7 @@ def picture() -> str:
 
 
 class Approval(Generic[Decision]):
-    """One question. Each step returns whether it took effect: False means that it came too late and changed nothing."""
+    """One approval. Each step returns whether it took effect; False means that it was too late and changed nothing."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -80,11 +80,11 @@ class Approval(Generic[Decision]):
         return True
 
     def confirm(self) -> bool:
-        """The agent was seen to do what was decided."""
+        """The agent has done what was decided."""
         return self._step(Step.CONFIRM)
 
     def overrule(self) -> bool:
-        """The agent was seen to do something else."""
+        """The agent has done something else."""
         return self._step(Step.OVERRULE)
 
     def _step(self, step: Step) -> bool:

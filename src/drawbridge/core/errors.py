@@ -3,35 +3,35 @@
 ::
 
     DrawbridgeError
-    ├── CallerError          the one who asked has to ask differently
+    ├── CallerError          the caller has to change the request
     │   ├── BadArgument          a missing or mistyped argument of a tool; names it
     │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
     │   ├── UnusableFile         a path that can't be read as text: missing, a directory, binary, too large
     │   └── Refused              understood, but it would hurt: an overlap with unsaved work, a tool that is off
     ├── PeerError            the other program broke its protocol
     │   └── BadMessage           bytes or a message that its protocol does not allow
-    └── WorldError           what we stand on failed
+    └── WorldError           something outside Drawbridge failed
         ├── EditorGone           no editor at the address, or its connection ended
         ├── EditorHung           the editor did not answer in time
         ├── NoPort               no free port to listen on
         ├── NoProgram            a program that a command is to start is not there, or too old
-        ├── HistoryNotWritten    a message could not be added to a project's history; nothing of it was kept
+        ├── HistoryNotWritten    a message could not be added to a project's history; nothing of it was stored
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
-        ├── NotPrivate           a directory or file that should be ours alone can't be made so, or written
+        ├── NotPrivate           a directory or file can't be made private to this user, or can't be written
         ├── NotWritable          a file of the person's that a command is to change can't be written
         ├── NoServer             no agent server answers at the address, or its certificate is not the expected one
         ├── DataTooNew           a server's data were written by a newer Drawbridge; they were not touched
         └── ServerRunning        another agent server works with the same data
 
-``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
-untouched, what to do next. ``exit_code`` is what a command ends with when the error reaches the top.
+``code`` is stable and documented in ``docs/errors.md``; the text is for people: what failed, the reason, what to do.
+``exit_code``: the exit code of a command that the error ends.
 """
 
 from __future__ import annotations
 
 
 class DrawbridgeError(Exception):
-    """Root of the tree. ``str(error)`` is the whole text for a person; no path or address of ours leaks into it."""
+    """Root of the tree. ``str(error)`` is the whole text for a person, without internal paths and addresses."""
 
     code = "INTERNAL"
     exit_code = 1
@@ -63,7 +63,7 @@ class UnusableFile(CallerError):
 
 
 class Refused(CallerError):
-    """``notice``: sentences for the person in the editor, where there are some: why a change is not shown, and what to do.
+    """``notice``: optional sentences for the person in the editor: why a change is not shown, and what to do.
     ``{agent}`` and ``{file}`` in it are filled in.
     """
 
@@ -105,7 +105,7 @@ class NoProgram(WorldError):
 
 
 class HistoryNotWritten(WorldError):
-    """``disk_full``: there was no room, or no quota, for it."""
+    """``disk_full``: the disk or the user's quota is full."""
 
     code = "HISTORY_NOT_WRITTEN"
 

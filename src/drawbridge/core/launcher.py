@@ -30,7 +30,7 @@ PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
 """Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""Our answer then."""
+"""Drawbridge's answer to such a request."""
 
 OLDEST: Final = (0, 7)
 PROBE_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Become Neovim. Returns only if another ``drawbridge nvim`` asks for our version; raises if Neovim can't be started."""
+    """Becomes Neovim. Returns only if another ``drawbridge nvim`` asks for the version; raises if Neovim can't be started."""
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0
@@ -89,7 +89,7 @@ def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.enviro
 
 
 def make_way(path: str) -> None:
-    """Remove a dead socket of ours. Raises if anything else is in its place, which stays as it is."""
+    """Removes a dead socket of this user. Raises if anything else has that path, and leaves it unchanged."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -146,13 +146,13 @@ def _first_command(path: str) -> str:
 
 
 def _lua_text(text: str) -> str:
-    """As a Lua literal that is safe in an Ex command, whatever the text contains."""
+    """A Lua literal that is safe in an Ex command, whatever the text contains."""
     escaped = UNQUOTED.sub(lambda byte: b"\\%03d" % byte[0][0], os.fsencode(text))
     return f"'{escaped.decode()}'"
 
 
 def _is_live(path: str) -> bool:
-    """Whether a program listens on the socket; assumed if that can't be found out (busy, no answer)."""
+    """Whether a program listens on the socket; true if that is unknown (busy, no answer)."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CONNECT_SECONDS)
         try:
@@ -171,7 +171,7 @@ def _on_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
-    """(0, 12); or what is wrong with the program, to follow its name in a sentence."""
+    """The version, as (0, 12); or the problem with the program, as the end of a sentence after its name."""
     try:
         answer = subprocess.run(
             [program, "--version"],

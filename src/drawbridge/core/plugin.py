@@ -1,4 +1,4 @@
-"""Where our own copy of the Neovim plugin is."""
+"""Finds Drawbridge's own copy of the Neovim plugin."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is kept from agents of its own accord: secrets by name, or everything. Pure.
+"""What is hidden from agents: files with names of secrets, or everything. Pure.
 
-It rules what is volunteered (selection, open files, diagnostics), not what an agent reads from disk by itself, and not
-what the person sends on purpose.
+This applies to what Drawbridge sends unasked (selection, open files, diagnostics), not to what an agent reads from disk by
+itself, or what the person sends on purpose.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_PATTERNS: Final = (
 
 
 class Privacy:
-    """``patterns``: shell patterns, matched against a file's name, or its whole path where they hold a ``/``."""
+    """``patterns``: shell patterns, matched against a file's name, or its whole path if they contain a ``/``."""
 
     def __init__(self, patterns: Sequence[str] = DEFAULT_PATTERNS, *, context: bool = True) -> None:
         self._patterns = tuple(patterns)

@@ -1,6 +1,6 @@
-"""Files that hold a token or a prompt: directories for us alone (0700), files for us alone (0600), written in one piece.
+"""Private files, for tokens and prompts: directories with mode 0700, files with mode 0600, written atomically.
 
-Imports nothing heavy: the bridge writes its lock file through here before it loads anything else.
+Imports nothing heavy: the bridge writes its lock file with this module before it loads anything else.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PRIVATE_FILE = 0o600
 
 
 def make_private_directory(path: str) -> None:
-    """Make ``path`` and what is missing above it, all 0700, and take everyone else's access to ``path`` away.
+    """Creates ``path`` and missing directories above it, all 0700, and removes other users' access to ``path``.
 
-    Raises ``NotPrivate`` when it can't be made, is no directory, or belongs to another user.
+    Raises ``NotPrivate`` if it can't be created, is not a directory, or belongs to another user.
     """
     try:
         _make_missing(path)
@@ -38,7 +38,7 @@ def make_private_directory(path: str) -> None:
 
 
 def _make_missing(path: str) -> None:
-    """As ``os.makedirs``, which gives its mode to the last directory only and leaves the others to the umask."""
+    """``os.makedirs`` applies its mode to the last directory only, and the umask to the others."""
     if not os.path.isdir(path):
         parent = os.path.dirname(path.rstrip("/"))
         if parent and not os.path.exists(parent):
@@ -51,9 +51,9 @@ def _make_missing(path: str) -> None:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Put ``data`` at ``path``, 0600, in one step: a reader sees the old file or the new one, never a part.
+    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
 
-    The temporary name ends in ``.tmp``, so that nobody who scans for ``*.lock`` or ``*.json`` finds it.
+    The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """
     temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}.tmp"
     try:
@@ -68,7 +68,7 @@ def write_private(path: str, data: bytes) -> None:
     except OSError as error:
         raise NotPrivate(f"{path} can't be written: {_why(error)}. The directory must be writable for you.") from None
     finally:
-        remove_quietly(temporary)  # gone already once it was renamed; a signal may come before that
+        remove_quietly(temporary)  # after the rename it no longer exists; a signal may arrive before that
 
 
 def remove_quietly(path: str) -> None:
@@ -81,9 +81,9 @@ EXITING: Final = 0x4
 
 
 def process_alive(pid: int) -> bool:
-    """Whether a process ``pid`` runs, whoever it belongs to.
+    """Whether a process ``pid`` runs, of any user.
 
-    On Linux one that is being ended, or has ended and only waits for its parent to notice, does not count; elsewhere it does.
+    On Linux a process that is exiting, or is a zombie, does not count; elsewhere it does.
     """
     if pid <= 0:
         return False
@@ -105,13 +105,13 @@ def process_alive(pid: int) -> bool:
                     b"X",
                 )
                 and not int(fields[6]) & EXITING
-            )  # the name before it may hold anything
+            )  # the name before it may contain anything
     except (OSError, IndexError):
         return True
 
 
 def port_open(port: int, timeout: float = 0.2) -> bool:
-    """Whether somebody listens on ``port`` of 127.0.0.1. In doubt (no answer within ``timeout`` seconds): yes."""
+    """Whether a program listens on ``port`` of 127.0.0.1. True if there is no answer within ``timeout`` seconds."""
     with socket.socket() as probe:
         probe.settimeout(timeout)
         try:

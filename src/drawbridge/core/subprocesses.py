@@ -52,9 +52,9 @@ async def run(
     assert process.stdout is not None
     ended = False
     try:
-        async with asyncio.timeout(seconds):
-            if input is not None:
-                await _feed(process, input)
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            # A program may wait for its output to be read before it reads on.
+            feeding = None if input is None else group.create_task(_feed(process, input))
             while piece := await process.stdout.read(PIECE_BYTES):
                 kept = piece[: limit - len(output)]
                 output += kept
@@ -64,6 +64,8 @@ async def run(
             else:
                 await process.wait()
                 ended = True
+            if feeding is not None:
+                feeding.cancel()
     except TimeoutError:
         pass
     finally:
@@ -77,7 +79,9 @@ async def run(
 async def _feed(process: asyncio.subprocess.Process, input: bytes) -> None:
     """A program that ends before it has read all of ``input`` is not an error."""
     assert process.stdin is not None
-    with contextlib.suppress(ConnectionError):
-        process.stdin.write(input)
-        await process.stdin.drain()
-    process.stdin.close()
+    try:
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(input)
+            await process.stdin.drain()
+    finally:
+        process.stdin.close()

@@ -1,7 +1,8 @@
-"""Background tasks with an owner: none is lost while it runs, no error is swallowed, and all end with their owner.
+"""Background tasks with an owner: no running task is lost, no error is swallowed, and all tasks end with their owner.
 
 There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is logged
-with its traceback, and ``failed`` lets the owner answer whoever waits for the task: a connection, a session, a person.
+with its traceback, and ``failed`` lets the owner answer whoever waits for the task: a connection, a session, a person. In a
+task that repeats, an error ends one round only.
 """
 
 from __future__ import annotations
@@ -46,6 +47,17 @@ class BackgroundTasks:
             task.cancel()
         return task
 
+    def repeat(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float, what: str, *, at_once: bool = False
+    ) -> asyncio.Task[None]:
+        """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the task is
+        cancelled. ``at_once``: the first round does not wait.
+
+        An error ends its round, and the next round follows. It is logged once while the same error repeats: some rounds follow
+        each other within a second, and would fill the disk with tracebacks.
+        """
+        return self.start(self._repeat(work, seconds, what, at_once), what)
+
     def cancel(self) -> None:
         """Cancels all tasks, for an owner that cannot wait; ``close()`` does."""
         self._closed = True
@@ -67,9 +79,30 @@ class BackgroundTasks:
     ) -> None:
         try:
             await work
-        except DrawbridgeError as error:
-            self._logger.warning("%s: %s", what, error)
         except Exception as error:
-            self._logger.exception("%s failed", what)
-            if failed is not None:
+            self._log(what, error)
+            if failed is not None and not isinstance(error, DrawbridgeError):
                 failed(error)
+
+    async def _repeat(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float, what: str, at_once: bool
+    ) -> None:
+        former = ""
+        if not at_once:
+            await asyncio.sleep(seconds)
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                if repr(error) != former:
+                    self._log(what, error)
+                former = repr(error)
+            else:
+                former = ""
+            await asyncio.sleep(seconds)
+
+    def _log(self, what: str, error: Exception) -> None:
+        if isinstance(error, DrawbridgeError):
+            self._logger.warning("%s: %s", what, error)
+        else:
+            self._logger.error("%s failed", what, exc_info=error)

@@ -1,4 +1,4 @@
-"""A terminal that a person reads: text from anywhere is shown as harmless text, with colour where there is any."""
+"""Output for a person's terminal: text from any source is shown as harmless text, in colour if the terminal has colours."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _STRANGE: Final = re.compile(
 
 
 class Terminal:
-    """A text stream, with colour where a person looks at it. A stream that broke swallows what is drawn."""
+    """A text stream, in colour on a terminal. Output to a broken stream is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -75,7 +75,7 @@ class Terminal:
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self.draws = self._encoding.lower().startswith("utf")
-        """Whether it has more signs than ASCII."""
+        """Whether its encoding has more characters than ASCII."""
         self.rule, self.bar = "─│" if self.draws else "-|"
 
     def write(self, text: str) -> None:
@@ -109,7 +109,7 @@ class Terminal:
 
 
 def harmless(text: str) -> str:
-    """Text from outside as ``Terminal.plain`` has it, without colour: what may still be cut or measured."""
+    """Text from outside as ``Terminal.plain`` shows it, without colour, so that it can be cut or measured."""
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 

@@ -1,1 +1,1 @@
-"""What can be asked of an editor: the port, its vocabulary, and the editors that implement it."""
+"""The interface of an editor, its types, and the editors that implement it."""

@@ -1,4 +1,4 @@
-"""Files and their names: reading one as a text, faithfully or not at all; paths and ``file:`` URIs."""
+"""Files and their names: reads a file as text, exactly or not at all; converts paths and ``file:`` URIs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from drawbridge.core.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of a text that are read or shown; agents and editors become slow long before."""
+"""Bytes of the largest text that is read or shown; agents and editors become slow long before."""
 
 HEAD: Final = 8192
 """Bytes at a file's start that show whether it is binary; ``git`` looks at as many."""
@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, byte for byte: line ends as they are, a byte-order mark as U+FEFF. None: there is no such file.
+    """The whole file, exactly: line ends are not converted, a byte-order mark is U+FEFF. None: the file does not exist.
 
     Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
     binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
@@ -53,7 +53,7 @@ def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
 
 
 def absolute(path: str, folder: str) -> str:
-    """``path`` from ``folder`` on, without "." and ".."; "~" is a name like any other. Raises ``UnusableFile`` for ""."""
+    """``path`` relative to ``folder``, without "." and ".."; "~" is an ordinary name. Raises ``UnusableFile`` for ""."""
     if not path:
         raise UnusableFile(f"The path is empty. {_REMEDY}")
     joined = os.path.normpath(os.path.join(folder, path))
@@ -61,15 +61,15 @@ def absolute(path: str, folder: str) -> str:
 
 
 def to_uri(path: str) -> str:
-    """The ``file:`` URI of an absolute path, with percent signs where RFC 3986 asks for them."""
+    """The ``file:`` URI of an absolute path, percent-encoded as RFC 3986 requires."""
     return "file://" + quote_from_bytes(os.fsencode(path), safe="/!$&'()*+,;=:@~")
 
 
 def from_uri(uri_or_path: str) -> str:
-    """The path in a ``file:`` URI; what is no URI is a path already. Raises ``UnusableFile`` for another scheme or host.
+    """The path in a ``file:`` URI; a text that is not a URI is a path. Raises ``UnusableFile`` for another scheme or host.
 
     "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
-    For the same reason a name with a percent sign is taken as it stands where only that file exists.
+    For the same reason a name with a percent sign is not decoded if only that file exists.
     """
     scheme, rest = _scheme(uri_or_path)
     if scheme is None:
@@ -94,15 +94,15 @@ def _scheme(text: str) -> tuple[str | None, str]:
 
 
 def _read(path: str, limit: int, size: int) -> bytes | None:
-    """The first ``size`` bytes of a regular file that has at most ``limit``; None when there is none."""
+    """The first ``size`` bytes of a regular file that has at most ``limit``; None if it does not exist."""
     try:
         _refuse_special(path, os.stat(path))
-        # Between the two looks the file may become a pipe: not to wait for its other end costs nothing.
+        # Between the check and the open the file may become a pipe, whose other end must not be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             _refuse_special(path, status)
-            # Files of /proc say they are empty, and a log may grow meanwhile: what was read counts, too.
+            # Files in /proc report size 0, and a log may grow meanwhile: the bytes that were read count, too.
             expected = min(status.st_size, size) + 1  # Python sets so much memory aside before it reads
             content = file.read(expected)
             if len(content) == expected <= size:
@@ -122,8 +122,8 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
 
 def _refuse_special(path: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
-        raise UnusableFile(f"{_shown(path)} is {kind}, not a file with text. {_REMEDY}")
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
+        raise UnusableFile(f"{_shown(path)} is {kind}. {_REMEDY}")
 
 
 def _refuse_unreadable(path: str, error: OSError) -> NoReturn:
@@ -140,7 +140,7 @@ def _refuse_binary(path: str, content: bytes) -> None:
 
 
 def _shown(path: str) -> str:
-    """A name for a message that has to be valid Unicode, whatever bytes the name holds."""
+    """A name for a message, which has to be valid Unicode whatever bytes the name contains."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 

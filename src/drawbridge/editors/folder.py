@@ -1,8 +1,8 @@
-"""The editor without an editor: a directory, and a terminal in which a person reads and answers.
+"""A bridge without an editor: a directory, and a terminal in which a person reads and answers.
 
-Proposals are drawn as a diff one after another, each with the question y, n or e; "e" opens the proposed text in the
-person's own $VISUAL or $EDITOR, and the edited text is drawn and asked again. Keys that were typed before the question
-could be read never count as an answer.
+Proposals are drawn as diffs one after another, each with the question y, n or e; "e" opens the proposed text in the
+person's own $VISUAL or $EDITOR, and the question is asked again for the edited text. Keys that were typed before the question
+was visible never count as an answer.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge is ending. The proposal was not decided.", "warn")
+            self._say("The bridge is stopping. The proposal was not decided.", "warn")
         self._asked = None
         self._waiting.clear()
 
@@ -134,7 +134,7 @@ class Folder:
         raise Refused(f"{path} is not open in an editor here. Nothing was saved.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Prints where to look. Raises ``UnusableFile`` where there is no file, or not a text."""
+        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"There is no file {request.path}. Nothing was opened.")
@@ -174,7 +174,7 @@ class Folder:
 
     def _failed(self, error: Exception) -> None:
         """No proposal can be answered without the task that asks, so the bridge ends."""
-        self._say("Drawbridge failed and can't ask here any more. Its log has the reason.", "warn")
+        self._say("Drawbridge failed and can no longer ask here. Its log has the reason.", "warn")
         if self._listener is not None:
             self._listener(Gone())
 
@@ -190,7 +190,7 @@ class Folder:
                 decision = await self._decide(proposal)
             except _Withdrawn:
                 self._end_prompt()
-                self._say("Withdrawn: it was decided elsewhere or is not needed any more.", "warn")
+                self._say("Withdrawn: it was decided elsewhere or is no longer needed.", "warn")
                 decision = None
             self._asked = None
             if decision is not None and self._listener is not None:
@@ -213,7 +213,7 @@ class Folder:
         return Accepted(proposal.new_text)
 
     async def _ask(self, question: str) -> str:
-        """The person's answer in lower case; "n" with a notice when no more answers can come."""
+        """The person's answer in lower case; "n" with a notice at the end of the input."""
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
@@ -236,7 +236,7 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """The proposal as the person has edited it; unchanged, with a notice, where the edited text can't be used."""
+        """The proposal as the person has edited it; unchanged, with a notice, if the edited text can't be used."""
         self._held = []
         problem = None
         try:
@@ -270,7 +270,7 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """One line, above an open question; kept while the person's editor has the screen."""
+        """Prints one line, above an open question; delayed while the person's editor has the screen."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

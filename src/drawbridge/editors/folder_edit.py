@@ -1,4 +1,4 @@
-"""A text in the person's own editor, by way of a private temporary file."""
+"""Edits a text in the person's own editor, in a private temporary file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP_SECONDS: Final = 2.0
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
     """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
 
-    Raises ``Refused`` when that editor can't be run or fails, and ``UnusableFile`` when the saved file is not a text.
+    Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text.
     """
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="drawbridge-")  # 0700
     try:

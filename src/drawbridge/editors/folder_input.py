@@ -32,7 +32,7 @@ class Lines:
         return descriptor is not None and os.isatty(descriptor)
 
     def discard(self) -> None:
-        """Drop what was typed before a question could be read. Input from a program is kept."""
+        """Drops keys that were typed before a question was visible. Input from a program is not dropped."""
         descriptor = self.descriptor
         if descriptor is not None and self.echoes:
             self._unread = b""

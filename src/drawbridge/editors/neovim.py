@@ -1,4 +1,4 @@
-"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows, the thinking is here.
+"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows, all logic is here.
 
 Each call is one ``require('drawbridge.link').handle(method, params)`` in Neovim, which answers ``{ok, value}`` or
 ``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge', event, payload)``. Columns come as a number
@@ -56,18 +56,18 @@ return require('drawbridge.link').REVISION
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
 REVISION: Final = 3
-"""Of what the two halves say to each other; the same number stands in ``link.lua``."""
+"""The version of the messages between the two halves; ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
     "The agent's terminal did not show the prompt as it was sent: somebody may have typed there. "
-    "It was taken out again and not sent. Try again later."
+    "The prompt was removed and not sent. Try again later."
 )
 
 CLOSE_SECONDS: Final = 1.0
-"""How long a busy Neovim is waited for at the end; it also sees the connection close."""
+"""The longest wait for a busy Neovim at the end; it also notices the closed connection."""
 
 PASTE_SECONDS: Final = 2.0
-"""That an agent in a terminal may take to show what was pasted: 0.1 to 0.3 s on a quiet machine."""
+"""The time that an agent in a terminal has to show a pasted text: 0.1 to 0.3 s on a quiet machine."""
 
 PASTE_LOOK_SECONDS: Final = 0.03
 
@@ -112,14 +112,14 @@ class Neovim:
         return self._pid
 
     async def start(self, listener: Listener) -> None:
-        """Raises ``Refused`` where the plugin in this Neovim is of another version or serves another bridge."""
+        """Raises ``Refused`` if the plugin in this Neovim has another version or serves another bridge."""
         self._session.on_notification = self._heard
         self._session.on_gone = self._ended
         channel = (await self._session.call("nvim_get_api_info"))[0]
         revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(plugin.directory())])
         if revision != REVISION:
             raise Refused(
-                f"The Drawbridge plugin in this Neovim speaks revision {revision}, this bridge {REVISION}. "
+                f"The Drawbridge plugin in this Neovim has protocol revision {revision}, this bridge {REVISION}. "
                 "Nothing was started. Update both to one version, then restart Neovim."
             )
         self._listener = listener
@@ -206,7 +206,7 @@ class Neovim:
             await asyncio.sleep(PASTE_LOOK_SECONDS)
 
     async def _ask(self, method: str, **params: Any) -> Any:
-        """One call of the Lua half. What is None is left out."""
+        """Calls the Lua half. Parameters that are None are omitted."""
         given = {name: value for name, value in params.items() if value is not None}
         answer = await self._session.lua(method, given)
         if answer["ok"]:
@@ -246,7 +246,7 @@ class Neovim:
 
 
 def _soon() -> float:
-    """The time, since 1970, up to which a call may be carried out: earlier than the call is given up."""
+    """The time, since 1970, until which a call may be executed: earlier than the call's timeout."""
     return time.time() + neovim_rpc.CALL_SECONDS - 1
 
 

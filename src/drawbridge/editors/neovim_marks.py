@@ -1,4 +1,4 @@
-"""What Neovim is told of the hunks of a proposal, and whether its own diff mode may compute them instead. Pure."""
+"""The hunks of a proposal as marks for Neovim, and whether its own diff mode may compute them instead. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ DIFF_LINES: Final = 10_000
 DIFF_HUNKS: Final = 200
 DIFF_CHANGED_LINES: Final = 2_000
 DIFF_CHANGED_CHARACTERS: Final = 100_000
-"""Up to these Neovim's own diff mode is used. It computes while nothing else runs, in a time that grows with lines times
-hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10 and 0.12 it stays below 50 ms at these
-limits together. Above them the inline view shows the hunks that we computed."""
+"""Up to these limits Neovim's own diff mode is used. It blocks while it computes, for a time that grows with lines times
+hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10 and 0.12 it stays below 50 ms at all these
+limits. Above them the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""Hunks and lines that one call marks."""
+"""The most hunks and lines that one call marks."""
 
 FIRST_MARKS: Final = 200
-"""The same for the first call, which the view waits for: more than one screen shows."""
+"""As ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
 
 REMOVED_LINES: Final = 200
-"""Removed lines that the inline view shows of one hunk."""
+"""The most removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""Up to so many lines are compared with those that they replace."""
+"""The most lines that are compared with those that they replace."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
@@ -49,7 +49,7 @@ def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequ
 def portions(
     found: Sequence[Hunk], old_lines: Sequence[str], new_lines: Sequence[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """The marks of the inline view, those of each call by themselves; at least one portion, since the first call clears."""
+    """The marks of the inline view, grouped by call; at least one group, since the first call clears the old marks."""
     marks: list[dict[str, Any]] = []
     size, largest = 0, FIRST_MARKS
     for hunk in found:
@@ -89,11 +89,11 @@ def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> It
 
 
 _Word: TypeAlias = tuple[int, int, int]
-"""A line, and where in it what differs begins and ends, in bytes."""
+"""A line, and the start and end of a difference in it, in bytes."""
 
 
 def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[_Word, _Word]]:
-    """What differs within lines that replace similar ones: in the removed lines of the hunk, and in the new text."""
+    """The differences within lines that replace similar ones: in the removed lines of the hunk, and in the new text."""
     if max(hunk.old_count, hunk.new_count) > PAIRED_LINES:
         return
     in_pairs = hunk.old_count == hunk.new_count
@@ -104,7 +104,7 @@ def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> It
             old = old_lines[hunk.old_start + old_offset]
             start = common_prefix(old, new)
             common_end = common_prefix(old[start:][::-1], new[start:][::-1])
-            # Lines that share little have been replaced as a whole: the first word of both being "if" says nothing.
+            # Lines that share little were replaced as a whole: that both begin with "if" means nothing.
             if 2 * (start + common_end) < max(len(old), len(new), 1):
                 continue
             yield (

@@ -1,4 +1,4 @@
-"""Proposals in Neovim: which view a text gets, how it is handed over without stopping the editor, and what comes back."""
+"""Proposals in Neovim: chooses the view, transfers the text without blocking the editor, and reads the decision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
-"""What one call hands over: it takes Neovim a few milliseconds, and keys are read between two calls."""
+"""Characters that one call transfers: it takes Neovim a few milliseconds, and keys are read between two calls."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
@@ -54,7 +54,7 @@ class NeovimReviews:
         self._tasks = BackgroundTasks(logger)
 
     async def show(self, proposal: Proposal) -> None:
-        """Raises ``UnusableFile`` for a text that Neovim can't hold, before anything is opened."""
+        """Raises ``UnusableFile`` for a text that Neovim can't contain, before anything is opened."""
         _check(proposal)
         shown = _Shown(proposal.without_lines())
         self._shown[proposal.id] = shown
@@ -64,7 +64,7 @@ class NeovimReviews:
             withdrawn = self._shown.pop(proposal.id, None) is None
             if withdrawn and isinstance(error, NeovimError):
                 return
-            # A Neovim that was busy too long opens what it was asked for when it comes back; this comes right behind.
+            # A Neovim that was busy too long executes the call later; this closes the view directly after that.
             self._session.notify_lua("withdraw", {"id": proposal.id})
             raise
 
@@ -80,7 +80,7 @@ class NeovimReviews:
         await self._ask("withdraw", id=proposal_id)
 
     def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
-        """What the Lua half reports of a view; the decision if it is one."""
+        """Handles a report of the Lua half about a view. Returns the decision if it is one."""
         shown = self._shown.get(payload["id"])
         if shown is None:
             return None
@@ -128,7 +128,7 @@ class NeovimReviews:
         if "old" in view:
             await self._fill(view["old"], old.lines)
         portions = neovim_marks.portions(proposal.hunks, old.lines, new.lines) if shown.inline else iter(())
-        # The first ones are there when the view opens, the others follow it.
+        # The first marks are set when the view opens, the others follow.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
         await self._mark(shown, portions, clear=False)
@@ -142,7 +142,7 @@ class NeovimReviews:
     async def _mark(
         self, shown: _Shown, portions: Iterable[list[dict[str, Any]]], *, clear: bool, tick: int | None = None
     ) -> None:
-        """Show hunks in the inline view; with ``tick``, only as long as the buffer is at it."""
+        """Shows hunks in the inline view; with ``tick``, only if the buffer still has that "changedtick"."""
         for marks in portions:
             await self._ask("mark", id=shown.proposal.id, tick=tick, clear=clear, hunks=marks)
             clear = False
@@ -178,7 +178,7 @@ class NeovimReviews:
         )
 
     async def _current(self, shown: _Shown) -> tuple[list[str], int]:
-        """The proposed text as it is now, and the state ("changedtick") that it is of."""
+        """The current proposed text, and its "changedtick"."""
         lines: list[str] = []
         first_tick: int | None = None
         while True:
@@ -193,7 +193,7 @@ class NeovimReviews:
             if error is not None:
                 raise NeovimError(str(error))
             if first_tick not in (None, tick):
-                # Typed in between: begin again.
+                # The person typed meanwhile: start again.
                 lines, first_tick = [], None
                 continue
             lines, first_tick = lines + chunk, tick

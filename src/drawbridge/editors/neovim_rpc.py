@@ -12,7 +12,7 @@ from drawbridge.core.errors import BadMessage, DrawbridgeError, EditorGone, Edit
 from drawbridge.protocols.msgpack_rpc import Connection, Event, Notification, Request
 
 CALL_SECONDS: Final = 5.0
-"""How long a call waits. Neovim answers nothing while it asks "Press ENTER" or runs a long command."""
+"""The timeout of a call. Neovim does not answer while it asks "Press ENTER" or runs a long command."""
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -51,7 +51,7 @@ class Session(asyncio.Protocol):
     async def call(self, method: str, *params: Any) -> Any:
         """The result of an API function. Raises ``NeovimError``, ``EditorHung`` or ``EditorGone``.
 
-        An answer that comes after ``EditorHung`` is dropped; what was asked may still happen then.
+        An answer after ``EditorHung`` is dropped; the call may still be executed.
         """
         if self._gone:
             raise EditorGone(GONE)
@@ -67,11 +67,11 @@ class Session(asyncio.Protocol):
             del self._pending[id]
 
     async def lua(self, method: str, params: dict[str, Any]) -> Any:
-        """One call of ``lua/drawbridge/link.lua``; what it answers."""
+        """Calls ``lua/drawbridge/link.lua`` and returns its answer."""
         return await self.call("nvim_exec_lua", HANDLE, [method, params])
 
     def notify_lua(self, method: str, params: dict[str, Any]) -> None:
-        """The same without an answer, behind everything that was asked before."""
+        """As ``lua``, without an answer, after all earlier calls."""
         self.notify("nvim_exec_lua", HANDLE, [method, params])
 
     def notify(self, method: str, *params: Any) -> None:
@@ -79,7 +79,7 @@ class Session(asyncio.Protocol):
             self._send(self._wire.notify(method, params))
 
     def close(self) -> None:
-        """Let go of the connection; pending calls raise ``EditorGone``. Idempotent."""
+        """Closes the connection; pending calls raise ``EditorGone``. Idempotent."""
         if self._reader is not None:
             self._reader.close()
         if self._writer is not None:
@@ -87,10 +87,10 @@ class Session(asyncio.Protocol):
         self._end()
 
     def use_writer(self, transport: asyncio.WriteTransport) -> None:
-        """Write to another pipe than the one that is read."""
+        """Writes to another pipe than the one that is read."""
         self._writer = transport
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reader = transport
@@ -167,7 +167,7 @@ async def inherited() -> Session:
     """A session over this process's own stdin and stdout, as a child of ``jobstart(..., {'rpc': v:true})``."""
     loop = asyncio.get_running_loop()
     output = os.dup(sys.stdout.fileno())
-    # Whatever prints from now on must not get between the messages.
+    # From now on no printed text may be mixed with the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         _, session = await loop.connect_read_pipe(Session, sys.stdin)

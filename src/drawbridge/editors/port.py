@@ -122,7 +122,7 @@ class OpenedFile(Struct, frozen=True):
 class Proposal(Struct, frozen=True):
     """A change that waits for a person.
 
-    ``old_text`` is what the person has now (unsaved work included), ``new_text`` what would be written; both are whole
+    ``old_text`` is the person's current text (with unsaved work), ``new_text`` the one that would be written; both are whole
     texts with their own line ends, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
     ``title`` is the agent's name for it; ``note`` is something that the person must know about this proposal.
     ``kind`` "code" is not a change of a file but code that would be run; its ``old_text`` is empty.
@@ -142,7 +142,7 @@ class Proposal(Struct, frozen=True):
     lines: tuple[Split, Split] | None = None
 
     def without_lines(self) -> Proposal:
-        """For an editor that keeps it."""
+        """A copy without ``lines``, for an editor that stores the proposal."""
         return replace(self, lines=None)
 
 
@@ -153,17 +153,17 @@ class Accepted(Struct, frozen=True, tag=True):
 
 
 class Rejected(Struct, frozen=True, tag=True):
-    """The person said no, or closed the view."""
+    """The person rejected the proposal, or closed the view."""
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
-    """Not decided here: the agent withdrew the question, it was decided elsewhere, or the connection ended."""
+    """Not decided in this editor: the agent withdrew it, it was decided on another surface, or the connection ended."""
 
     reason: str
 
 
 Overwritten: TypeAlias = Literal["reloaded", "unsaved"]
-"""What an editor did with a file that an agent wrote: it reads it again, or keeps the person's unsaved changes."""
+"""What an editor did with a file that an agent wrote: reloaded it, or preserved the person's unsaved changes."""
 
 Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
@@ -189,7 +189,7 @@ class FoldersChanged(Struct, frozen=True):
 
 
 class TerminalsChanged(Struct, frozen=True):
-    """The editor's own terminals whose agent takes prompts by ``type_prompt``: the process that was started in each."""
+    """The editor's terminals whose agent accepts prompts by ``type_prompt``: the process that was started in each."""
 
     pids: tuple[int, ...]
 
@@ -221,12 +221,12 @@ class Editor(Protocol):
 
     @property
     def name(self) -> str:
-        """As shown to agents and people: "Neovim"."""
+        """The name for agents and people: "Neovim"."""
         ...
 
     @property
     def pid(self) -> int:
-        """The editor's process; the bridge's own where there is no editor."""
+        """The editor's process; the bridge's own without an editor."""
         ...
 
     async def start(self, listener: Listener) -> None: ...
@@ -250,7 +250,7 @@ class Editor(Protocol):
     async def tabs(self) -> Sequence[Tab]: ...
 
     async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
-        """Of one file (one entry, maybe empty) or of all files that have some. At most ``DIAGNOSTICS_LIMIT`` in all."""
+        """The diagnostics of one file (one entry, may be empty) or of all files with any; at most ``DIAGNOSTICS_LIMIT``."""
         ...
 
     async def status(self, path: str) -> BufferStatus | None:
@@ -282,23 +282,23 @@ class Editor(Protocol):
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         """The agent wrote an accepted proposal (``text`` is on disk now): show the file as it is on disk.
 
-        An unmodified buffer is reloaded. A buffer with unsaved changes takes ``text`` over only if it is still what it
-        was when the proposal was shown (whose ``new_text`` contained those changes); otherwise it is left alone.
+        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if it has not changed since the
+        proposal was shown (whose ``new_text`` contained those changes); otherwise it is left unchanged.
         """
         ...
 
     async def overwritten(self, path: str) -> Overwritten | None:
-        """An agent wrote ``path`` without a proposal: show the file as it is on disk where nothing is unsaved.
+        """An agent wrote ``path`` without a proposal: show the file as it is on disk, unless it has unsaved changes.
 
-        None where the file is not open, or the editor has shown just this text before.
+        None if the file is not open, or the editor has already shown exactly this text.
         """
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         """Send a prompt to the agent in a terminal, named by its process, as if the person had typed it; focus and mode stay.
 
-        Control characters are left out, but for line ends and tabs. Raises ``Refused`` where nothing was sent: the terminal
-        is gone, shows no prompt, or the person has begun to type in it.
+        Control characters are removed, except line ends and tabs. Raises ``Refused`` if nothing was sent: the terminal
+        does not exist, shows no prompt, or the person has begun to type in it.
         """
         ...
 

@@ -1,1 +1,3 @@
-"""Job 2: an agent's hook, asked before each change: bytes, a call, a verdict, bytes. It starts in milliseconds."""
+"""Job 2: the hook that an agent calls before each change: input bytes, a call, an answer, output bytes. It starts in
+milliseconds.
+"""

@@ -1,6 +1,4 @@
-"""After a write: clean buffers show what is on disk now, unsaved ones are left alone or merged, and the agent hears
-what it should know.
-"""
+"""After a write: clean buffers are reloaded, those with unsaved changes are left alone or merged, and the agent is informed."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import time
 
 from drawbridge.agents.catalog import title
 from drawbridge.guard import ask, calls, rule, state
-from drawbridge.guard.kept import Kept, base_names, entries, notify, once, privacy
+from drawbridge.guard.unsaved import UnsavedFile, base_names, entries, notify, once, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +17,8 @@ if TYPE_CHECKING:
     Sockets = list[tuple[str, str]]
     from drawbridge.guard.settings import Settings
 
-REFRESH_PATIENCE = 2_000
-"""Milliseconds for an editor at work: the write has happened already, nobody waits for this but the agent's next step."""
+REFRESH_TIMEOUT = 2_000
+"""Milliseconds for a busy editor: the file is already written, so only the agent's next step waits for this."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04
@@ -29,25 +27,27 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """What an edit has written is read anew; else whatever open file has changed on disk, which is told only once."""
+    """Reloads what an edit has written or, after another call, every open file that has changed on disk. Each change is
+    reported once.
+    """
     copies = _copies(environ)
     backups = {"backups": copies} if copies else {}
-    left: list[Kept] = []
+    left: list[UnsavedFile] = []
     replaced = False
     for where in [{"file_path": path} for path in call.paths] if call.kind == calls.EDIT else [{}]:
-        answers = ask.ask(sockets, "refresh_buffer", where | backups, settings["deadline"], REFRESH_PATIENCE)
+        answers = ask.ask(sockets, "refresh_buffer", where | backups, settings["deadline"], REFRESH_TIMEOUT)
         replaced = replaced or any(entries(found, "reloaded") for found in answers)
-        left += [Kept(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
-        # Who is hung costs the deadline once.
+        left += [UnsavedFile(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
+        # An editor that hangs costs the deadline only once.
         sockets = [(found.path, found.kind) for found in answers if found.result is not None]
-    texts = list(_about_kept(call, once(left), settings, environ))
+    texts = list(_about_unsaved(call, once(left), settings, environ))
     if settings["diagnostics"] and call.event == calls.AFTER and call.kind == calls.EDIT:
         texts += _about_diagnostics(call, sockets, settings)
     if replaced and copies:
         from drawbridge.guard.copies import prune
 
         prune(copies)
-    return calls.tell(call, "\n\n".join(texts))
+    return calls.add_context(call, "\n\n".join(texts))
 
 
 def _copies(environ: Mapping[bytes, bytes]) -> str:
@@ -57,10 +57,10 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
         return ""
 
 
-def _about_kept(
-    call: calls.Call, left: list[Kept], settings: Settings, environ: Mapping[bytes, bytes]
+def _about_unsaved(
+    call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Of files whose buffers could not be read anew: the person is told, and of unsaved changes the agent too."""
+    """Notifies the person of files whose buffers could not be reloaded, and yields what the agent should know about them."""
     if not left:
         return
     edited = call.kind == calls.EDIT and call.event == calls.AFTER
@@ -77,7 +77,7 @@ def _about_kept(
             continue
         why = merging.finish(call, one, environ) if merges else ""
         if why is None:
-            notify([one.socket], f"{agent}'s change of {name} was merged into yours: u undoes it")
+            notify([one.socket], f"{agent}'s change to {name} was merged into yours: u undoes it")
             yield (
                 f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
                 "not saved yet."
@@ -85,21 +85,21 @@ def _about_kept(
             continue
         reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
-        said = f"{agent}'s change of {name} can't be merged" if why else f"{name} changed on disk{who}"
+        said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
         notify([one.socket], f"{said}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
                 f"{one.editor}, which were not touched.{reason} If the person saves there, that text replaces this one; "
-                "they have been told."
+                "they have been notified."
             ) + _difference(one, settings, why)
     if merges:
         for one in left:
             merging.forget(call, one.name, environ)
 
 
-def _difference(one: Kept, settings: Settings, why: str) -> str:
-    """Both texts, for who has to bring them together."""
+def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
+    """The difference of both texts, for an agent that has to merge them by hand."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference
@@ -122,7 +122,7 @@ def _about_diagnostics(call: calls.Call, sockets: Sockets, settings: Settings) -
             time.sleep(DIAGNOSTICS_EVERY)
         lines += dict.fromkeys(new)
     if not lines or connected_to(rule.snapshot(sockets, [], settings, want=["connected"])):
-        return []  # an agent that is connected to an editor as an IDE hears of them from there
+        return []  # an agent that is connected to an editor as an IDE receives them from there
     if len(lines) > MOST_DIAGNOSTICS:
         lines[MOST_DIAGNOSTICS:] = [f"and {len(lines) - MOST_DIAGNOSTICS} more"]
     return ["New diagnostics since this edit:\n" + "\n".join(lines)]
@@ -135,7 +135,7 @@ def _line(path: str, problem: Mapping[str, Any]) -> str:
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
-    """Those editors whose bridge serves the agent that called this hook: one of this process's ancestors."""
+    """The editors whose bridge serves the agent that called this hook, which is one of this process's ancestors."""
     above = set(_ancestors())
     return [found for found in answers if any(pid in above for pid in _connected(found))]
 

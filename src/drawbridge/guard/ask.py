@@ -1,4 +1,4 @@
-"""Asks all editors the same question at the same time, within one deadline: sockets that never block, and a poll."""
+"""Sends all editors the same request at the same time, within one deadline: non-blocking sockets and a poll."""
 
 import posix
 from _socket import AF_UNIX, SOCK_STREAM, socket
@@ -37,32 +37,36 @@ class Answer:
 
 
 class _Connection:
-    __slots__ = ("answer", "has_asked_again", "latest", "out", "received", "socket", "talk", "until")
+    __slots__ = ("answer", "latest", "out", "reader", "received", "sent_lua", "socket", "until")
 
     def __init__(
-        self, connected: "socket", answer: "Answer", talk: "Any", out: bytes, until: float, latest: float
+        self, connected: "socket", answer: "Answer", reader: "Any", out: bytes, until: float, latest: float
     ) -> None:
         self.socket = connected
         self.answer = answer
-        self.talk = talk
+        self.reader = reader
         self.out = memoryview(out)
         self.received = 0
-        self.has_asked_again = False
-        self.until = until if talk.blocked is None else latest
+        self.sent_lua = False
+        self.until = until if reader.blocked is None else latest
         self.latest = latest
 
 
 def ask(
-    sockets: "Iterable[tuple[str, str]]", method: str, params: "dict[str, Any]", milliseconds: int, patience: int = 0
+    sockets: "Iterable[tuple[str, str]]",
+    method: str,
+    params: "dict[str, Any]",
+    milliseconds: int,
+    busy_milliseconds: int = 0,
 ) -> "list[Answer]":
-    """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours).
+    """The answer of each running editor. A socket on which nothing listens is left out, and removed if Drawbridge made it.
 
-    All together have so many ``milliseconds``. With ``patience`` one that is at work on the answer has that many; a
-    Neovim has to show that it is.
+    ``milliseconds``: the deadline for all together. ``busy_milliseconds``: the deadline for an editor that is working on its
+    answer; a Neovim has to show that it is.
     """
     until = monotonic() + milliseconds / 1000
-    latest = until + max(0, patience - milliseconds) / 1000
-    question = _Question(method, params)
+    latest = until + max(0, busy_milliseconds - milliseconds) / 1000
+    question = _Request(method, params)
     answers, waiting, poller = [], {}, poll()
     for path, kind in sockets:
         answer = Answer(path, kind)
@@ -71,25 +75,25 @@ def ask(
             continue
         answers.append(answer)
         if connected is not None:
-            talk = neovim.Talk() if kind == find.NEOVIM else vscode.Talk()
+            reader = neovim.AnswerReader() if kind == find.NEOVIM else vscode.AnswerReader()
             out = question.bytes_for(kind)
-            waiting[connected.fileno()] = _Connection(connected, answer, talk, out, until, latest)
+            waiting[connected.fileno()] = _Connection(connected, answer, reader, out, until, latest)
             poller.register(connected.fileno(), POLLIN | POLLOUT)
     while waiting:
         now = monotonic()
         for number, late in [(number, found) for number, found in waiting.items() if found.until <= now]:
-            late.answer.problem = "waits at a prompt" if late.talk.blocked else "did not answer in time"
+            late.answer.problem = "waits at a prompt" if late.reader.blocked else "did not answer in time"
             _close(waiting, poller, number)
         if waiting:
-            soonest = min(found.until for found in waiting.values())
-            for number, event in poller.poll(max(0, int((soonest - now) * 1000) + 1)):
-                if _go_on(waiting[number], event, poller, question):
+            next_deadline = min(found.until for found in waiting.values())
+            for number, event in poller.poll(max(0, int((next_deadline - now) * 1000) + 1)):
+                if _exchange(waiting[number], event, poller, question):
                     _close(waiting, poller, number)
     return answers
 
 
-class _Question:
-    """One question as bytes, made once for each kind of editor that there is; the Lua only where a Neovim lacks it."""
+class _Request:
+    """One request as bytes, encoded once for each kind of editor; the Lua is sent only to a Neovim that does not have it."""
 
     __slots__ = ("_made", "_method", "_parts", "_text")
 
@@ -112,7 +116,7 @@ class _Question:
         return neovim.full_request("".join(map(_read, self._parts)), self._key(), self._method, self._text)
 
     def _key(self) -> str:
-        """A key of the Lua files as they are now: another version has other times or sizes."""
+        """A key for the current version of the Lua files, from their times and sizes."""
         stats = [posix.stat(f"{HERE}/lua/{part}.lua") for part in self._parts]
         return " ".join([self._method, *(f"{stat.st_mtime_ns}-{stat.st_size}" for stat in stats)])
 
@@ -128,7 +132,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "takes no connections"  # its queue is full, so it hangs
+        answer.problem = "accepts no connections"  # its queue is full, so it hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)
@@ -139,7 +143,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
 
 
 def _sweep(path: str) -> None:
-    """Removes the socket of a killed editor, if the name is one of the plugin's; a process that runs may be about to listen."""
+    """Removes the socket of a killed editor, if the plugin named it. A process that still runs may be about to listen."""
     pid = find.pid_in(path.rpartition("/")[2])
     if pid:
         try:
@@ -153,8 +157,8 @@ def _sweep(path: str) -> None:
             pass
 
 
-def _go_on(found: "_Connection", event: int, poller: "poll", question: "_Question") -> bool:
-    """Sends and receives what is possible now. Returns whether the exchange is complete."""
+def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Request") -> bool:
+    """Sends and receives what is possible without blocking. Returns whether the exchange is complete."""
     try:
         if event & POLLOUT and found.out:
             found.out = found.out[found.socket.send(found.out) :]
@@ -168,16 +172,16 @@ def _go_on(found: "_Connection", event: int, poller: "poll", question: "_Questio
                 return True
             if found.received > LARGEST_ANSWER:
                 raise ValueError("too much")
-            if found.talk.receive(data):
-                found.answer.result = found.talk.answer
+            if found.reader.receive(data):
+                found.answer.result = found.reader.answer
                 return True
-            if found.talk.lacks and not found.has_asked_again:
-                found.has_asked_again = True
+            if found.reader.lacks and not found.sent_lua:
+                found.sent_lua = True
                 found.out = memoryview(question.with_lua())
                 poller.modify(found.socket.fileno(), POLLIN | POLLOUT)
-            if found.talk.blocked:
+            if found.reader.blocked:
                 found.until = min(found.until, monotonic() + BLOCKED_GRACE)
-            elif found.talk.blocked is False:
+            elif found.reader.blocked is False:
                 found.until = found.latest
     except BlockingIOError:
         return False
@@ -185,7 +189,7 @@ def _go_on(found: "_Connection", event: int, poller: "poll", question: "_Questio
         found.answer.problem = "hung up"
         return True
     except ValueError as error:
-        found.answer.problem = f"answered nonsense ({error})"
+        found.answer.problem = f"sent an invalid answer ({error})"
         return True
     return False
 

@@ -1,4 +1,4 @@
-"""A call of an agent's hook: read from the agent's own form, and answered in it. Pure.
+"""A call of an agent's hook: parsed from the agent's own format, and answered in it. Pure.
 
 What differs from agent to agent is in ``agents/NAME/hook.py``, its *dialect*.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Dialect(Protocol):
-        """The module ``agents/NAME/hook.py``. Its words for events and tools are those below."""
+        """The module ``agents/NAME/hook.py``. It names events and tools by the constants below."""
 
         @property
         def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module, as all that follow
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
             """Whether the process that calls the hook is the one that is connected to an editor's bridge."""
 
         @property
-        def UNTOLD(self) -> tuple[str, ...]:  # noqa: N802
-            """What it may be called for with an answer that has no place for context."""
+        def NO_CONTEXT(self) -> tuple[str, ...]:  # noqa: N802
+            """The events whose answers cannot contain context for the model."""
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
-            """From the environment: what an agent server is told of the process that calls ("pid", "background"). None, or a
-            function that returns None: nothing is reported to a server."""
+            """From the environment: what is reported to an agent server about the calling process ("pid", "background"). None,
+            or a function that returns None: nothing is reported."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit touches, from the value in its input; empty where it names none."""
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         def deny(self, event: str, reason: str) -> dict[str, Any]: ...
 
         def ask(self, event: str, reason: str) -> dict[str, Any]:
-            """Where it can't ask: a denial."""
+            """A denial if the agent can't ask in its own dialog."""
 
 
 # What a hook is called for.
@@ -70,14 +70,14 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""What an agent server wants to know; of the first four the guard itself thinks nothing."""
+"""What an agent server needs; the guard itself ignores the first four."""
 
 # What a tool does.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
 
 class Unusable(Exception):
-    """The input is none that this agent sends; the text says why."""
+    """This agent does not send such input; the text gives the reason."""
 
 
 class Call:
@@ -116,7 +116,7 @@ def dialect(agent: str) -> "Dialect":
 
 
 def parse(data: bytes, agent: str) -> "Call":
-    """Raises ``Unusable``, with what is wrong."""
+    """Raises ``Unusable`` with the reason."""
     try:
         payload = json_text.parse(data)
     except ValueError as error:
@@ -154,7 +154,7 @@ def _read_tool(call: "Call") -> None:
         raise Unusable("a patch that names no file")
     call.paths = [_absolute(path, call.cwd) for path in named]
     if call.dialect.RESOLVES_DOTS:
-        call.paths = [_struck_out(path) if "/.." in path else path for path in call.paths]
+        call.paths = [_without_dots(path) if "/.." in path else path for path in call.paths]
 
 
 def _required(given: "dict[str, Any]", keys: "tuple[str, ...]") -> str:
@@ -174,7 +174,7 @@ def _shown(value: "Any") -> str:
 
 
 def _directory(value: "Any", base: str = "") -> str:
-    """An absolute directory: ``value``, seen from ``base``; without a value ``base``, and that without one the process's."""
+    """``value`` as an absolute directory, relative to ``base``; without it ``base``, and without both the working directory."""
     directory = _text(value)
     if directory.startswith("/"):
         return directory
@@ -186,11 +186,11 @@ def _absolute(path: str, directory: str) -> str:
     return path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
 
 
-def _struck_out(path: str) -> str:
-    """Without "..": each removes the name before it, also that of a link, as Node.js resolves a path before it opens it.
+def _without_dots(path: str) -> str:
+    """Resolves each ".." as Node.js does before it opens a path: it removes the name before it, even if that is a link.
 
-    So do Claude Code (its payload comes without them, measured on 2.1.329) and Gemini CLI (`path.resolve` in its source);
-    Codex opens the path that it is given.
+    Claude Code does this (its payload never contains "..", measured on 2.1.329), and so does Gemini CLI (`path.resolve` in
+    its source). Codex opens the path as it is.
     """
     steps: list[str] = []
     for step in path.split("/"):
@@ -202,13 +202,13 @@ def _struck_out(path: str) -> str:
 
 
 def deny(call: "Call", reason: str) -> bytes:
-    """The agent is told ``reason``; only before a tool is there something to deny."""
-    return _bytes(call.dialect.deny(call.event_name, _whole(reason)))
+    """Denies the call; the agent receives ``reason``. Only a call before a tool can be denied."""
+    return _bytes(call.dialect.deny(call.event_name, _without_surrogates(reason)))
 
 
 def ask(call: "Call", reason: str) -> bytes:
-    """The person is asked in the agent's own dialog; where it has none this is a denial."""
-    return _bytes(call.dialect.ask(call.event_name, _whole(reason)))
+    """Makes the agent ask the person in its own dialog; a denial if it has no dialog."""
+    return _bytes(call.dialect.ask(call.event_name, _without_surrogates(reason)))
 
 
 def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
@@ -216,16 +216,18 @@ def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
     return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
 
 
-def _whole(text: str) -> str:
-    """Without halves of characters, as bytes that are no UTF-8 are read. Codex takes no answer with one, nor its denial."""
+def _without_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which stand for bytes that are not UTF-8. Codex ignores an answer that contains one, even a
+    denial.
+    """
     return text.encode(errors="replace").decode()
 
 
-def tell(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
-    """No opinion, but something that the agent should know, and files that it should watch, where it can."""
+def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
+    """No decision, but ``context`` for the model, and files for the agent to ``watch`` if it can."""
     specific: dict[str, Any] = {"hookEventName": call.event_name}
-    if context and call.event not in call.dialect.UNTOLD:
-        specific["additionalContext"] = _whole(context)
+    if context and call.event not in call.dialect.NO_CONTEXT:
+        specific["additionalContext"] = _without_surrogates(context)
     if watch is not None and call.dialect.WATCHES:
         specific["watchPaths"] = watch
     return _bytes({"hookSpecificOutput": specific}) if len(specific) > 1 else NO_OPINION

@@ -1,6 +1,4 @@
-"""``drawbridge hook --restore``: the copies of what reloads replaced; which there are, and one put back. Not part
-of any hook call.
-"""
+"""The copies of texts that a reload replaced, for ``drawbridge hook --restore``. Not part of any hook call."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ LARGEST_SUM = 50 * 1024 * 1024
 
 
 class Copy:
-    """``file`` is where the copy lies; ``path`` where its text was; ``seconds`` (since 1970) when it was replaced."""
+    """``file``: the path of the copy; ``path``: that of the file it was made of; ``seconds`` (since 1970): when that was
+    replaced; ``size`` in bytes.
+    """
 
     __slots__ = ("file", "path", "seconds", "size")
 
@@ -32,7 +32,7 @@ class Copy:
 
 
 def listed(directory: str) -> list[Copy]:
-    """The newest first; what is no copy is passed over."""
+    """The newest first. Files that are not copies are skipped."""
     return sorted(_found(directory), key=lambda copy: copy.seconds, reverse=True)
 
 
@@ -46,7 +46,7 @@ def _found(directory: str) -> Iterator[Copy]:
                     try:
                         size = os.stat(file).st_size
                     except OSError:
-                        continue  # gone meanwhile
+                        continue  # removed meanwhile
                     yield Copy(file, file.removeprefix(entry.path), seconds, size)
 
 
@@ -55,7 +55,7 @@ def _is_number(text: str) -> bool:
 
 
 def prune(directory: str) -> None:
-    """The oldest go where there are too many or they are too large together; the newest stays, whatever its size."""
+    """Removes the oldest copies while there are too many or their sum is too large. The newest is never removed."""
     total = 0
     for number, copy in enumerate(listed(directory)):
         total += copy.size

@@ -1,6 +1,4 @@
-"""Every hook call that is not an edit about to happen: reads and commands before, everything after, prompts and
-session starts.
-"""
+"""Every hook call except those before an edit: before reads and commands, after any tool, at prompts and session starts."""
 
 from drawbridge.guard import calls, rule
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def answer(call: "calls.Call", sockets: "Sockets", settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
-    """The JSON text for the agent; ``sockets`` are the editors there may be."""
+    """The JSON text for the agent. ``sockets``: path and kind of each editor socket."""
     if call.event == calls.BEFORE:
         if call.kind == calls.READ:
             return _before_read(call, sockets, settings)
@@ -36,12 +34,12 @@ def _before_read(call: "calls.Call", sockets: "Sockets", settings: "Settings") -
     for found in rule.snapshot(sockets, call.paths, settings):
         for file in rule.files(found):
             if file.get("modified"):
-                from drawbridge.guard.kept import editor_name
+                from drawbridge.guard.unsaved import editor_name
 
-                return calls.tell(
+                return calls.add_context(
                     call,
-                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
-                    "which is older.",
+                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the older version "
+                    "on disk.",
                 )
     return calls.NO_OPINION
 
@@ -51,23 +49,23 @@ def _before_shell(
 ) -> bytes:
     answers = rule.snapshot(sockets, [], settings, want=["unsaved"])
     if any(found.result is None for found in answers):
-        from drawbridge.guard import verdict
+        from drawbridge.guard import protect
 
-        # It may have any file open, and a question about every command would be answered unread.
-        verdict.log_silent(call, answers, "commands are let through", settings, environ)
+        # The silent editor may have any file open, but people stop reading a dialog that appears for every command.
+        protect.log_silent(call, answers, "commands are allowed", settings, environ)
     policy = rule.policy_for(call.tool, settings)
-    unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.is_kept(file, policy)]
+    unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.protects(file, policy)]
     if not unsaved:
         return calls.NO_OPINION
-    from drawbridge.guard import refusal, shell, state, verdict
-    from drawbridge.guard.kept import Kept, once
+    from drawbridge.guard import protect, refusal, shell, state
+    from drawbridge.guard.unsaved import UnsavedFile, once
 
     names = shell.named(call.command, call.cwd, [file["name"] for _, file in unsaved])
     if not names:
         return calls.NO_OPINION
-    kept = once(Kept(found, file) for found, file in unsaved if file["name"] in names)
+    protected = once(UnsavedFile(found, file) for found, file in unsaved if file["name"] in names)
     state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; asked")
     asked = call.dialect.ASKS
-    who_shows_them = rule.snapshot(sockets, [one.name for one in kept], settings)
-    verdict.tell_editors(who_shows_them, kept, refusal.notice(call, kept, asked=asked))
-    return calls.ask(call, refusal.reason(call, kept, ""))
+    shown_in = rule.snapshot(sockets, [one.name for one in protected], settings)
+    protect.notify_editors(shown_in, protected, refusal.notice(call, protected, asked=asked))
+    return calls.ask(call, refusal.reason(call, protected, ""))

@@ -1,5 +1,6 @@
-"""What the agent hears when the guard itself fails, or is given what it can't use: nothing, or a denial. And one
-line in the log; of a fault of ours the person hears at once.
+"""The answer when the guard itself fails or its input is unusable: no decision, or a denial with ``fail = "closed"``.
+
+Each failure is one line in the log; an internal error is also shown in the person's editors.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ def answer(
     settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> bytes:
-    """``call`` is None where the input could not be read."""
+    """The JSON text for the agent. ``call``: None if the input could not be parsed."""
     unusable = isinstance(error, calls.Unusable)
     what = str(error) if unusable else f"{type(error).__name__}: {error}"
     begin = data[:80].decode(errors="backslashreplace")
     state.log(settings, environ, f"failed ({settings['fail']}): {what}; input begins {begin!r}")
     if not unusable:
-        _tell_editors(settings, environ)
+        _notify_editors(settings, environ)
     if settings["fail"] != "closed":
         return calls.NO_OPINION
-    reason = CLOSED.format(what if unusable else "an error of its own")
+    reason = CLOSED.format(what if unusable else "an internal error")
     return calls.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else calls.NO_OPINION
 
 
-def _tell_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
-    """What has failed may fail here too, and the agent's answer matters more."""
+def _notify_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
+    """Errors are only logged: whatever failed may fail here too, and the agent still needs its answer."""
     try:
         from drawbridge.guard import find
-        from drawbridge.guard.kept import notify
+        from drawbridge.guard.unsaved import notify
 
         notify(find.sockets(settings["socket_dir"], environ), NOTICE)
     except Exception as error:
@@ -54,7 +55,7 @@ def _tell_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _may_deny(call: calls.Call | None, data: bytes) -> bool:
-    """Whether this is, or could be, the moment before a tool; a denial of a prompt would be another thing."""
+    """Whether this call is, or could be, the one before a tool; the denial of a prompt would have a different effect."""
     if call is not None:
         return call.event == calls.BEFORE
     known = [calls.dialect(row.name).EVENTS for row in catalog.ROWS if row.hooks]

@@ -1,6 +1,6 @@
-"""Where this user's editors listen.
+"""The sockets of this user's editors and agent servers.
 
-No name is computed: every socket of this user that may be an editor's is asked, whatever directory it was started
+Names are found, not computed: every socket of this user that may be an editor's is asked, whatever directory it was started
 in, since what counts is the file that an agent wants to change. Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and
 in the specification::
 
@@ -12,7 +12,7 @@ in the specification::
     <word>.<pid>.<n>, <word>.<user>/…            the same where $NVIM_APPNAME is that word (from 0.10)
     $NVIM                                        the Neovim in whose terminal the agent runs
 
-The agent server's private socket is another thing, see ``servers``.
+For the agent server's private socket see ``servers``.
 """
 
 import posix
@@ -36,15 +36,15 @@ def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") 
     me = posix.geteuid()
     found = {}
     for path in _candidates(places, environ, me):
-        if path not in found and is_ours(path, me):
+        if path not in found and is_own_socket(path, me):
             found[path] = VSCODE if "-vscode-" in path.rpartition("/")[2] else NEOVIM
     return list(found.items())
 
 
 def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
-    """Sockets of this user's agent servers, the newest first (``private_socket`` says how they are named).
+    """Sockets of this user's agent servers, the newest first (``transport.private_socket`` defines their names).
 
-    Nobody else's: the directory has to be this user's alone.
+    Empty if other users could write to the directory.
     """
     state = _text(environ, b"XDG_STATE_HOME")
     if not state.startswith("/"):
@@ -60,10 +60,10 @@ def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
         return []
     if status.st_uid != me or status.st_mode & 0o077 or status.st_mode & FILE_TYPE != DIRECTORY:
         return []
-    return [path for path in (f"{place}/{name}" for name in names) if is_ours(path, me)]
+    return [path for path in (f"{place}/{name}" for name in names) if is_own_socket(path, me)]
 
 
-def is_ours(path: str, me: int) -> bool:
+def is_own_socket(path: str, me: int) -> bool:
     """Whether ``path`` is a socket that belongs to user ``me``: any user may put one into a shared directory."""
     try:
         status = posix.lstat(path)
@@ -112,7 +112,7 @@ def _in_user_directory(place: str) -> "Iterator[str]":
 
 
 def _is_runtime_name(name: str) -> bool:
-    """A name without "nvim" counts only if its process is a Neovim: other programs name their sockets in the same way."""
+    """A name without "nvim" counts only if its process is a Neovim, since other programs use names of the same form."""
     word, *numbers = name.rsplit(".", 2)
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
         return False

@@ -1,10 +1,9 @@
-"""``drawbridge hook``: one JSON text in, one out, and gone. This is the one place where a failure of ours is
-caught.
+"""``drawbridge hook``: reads one JSON text, writes one, and ends. This is the one place that catches internal errors.
 
-Whatever happens the agent gets JSON and exit code 0: ``{}``, no opinion, or with ``fail = "closed"`` a denial where
-there is something to deny. What is loaded before the verdict is what costs every tool call of an agent; the rest is
-imported where it is needed. The modules that are loaded first write their annotations as texts: ``from __future__ import
-annotations`` would load a module, 0.2 ms of each call.
+Whatever happens, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail = "closed"``, a denial if the
+call can be denied. Every tool call of an agent pays for the modules that are loaded before the answer, so all others are
+imported where they are needed. The modules that are loaded first quote their annotations: ``from __future__ import
+annotations`` would load another module, 0.2 ms of each call.
 """
 
 import posix
@@ -28,34 +27,38 @@ UNCHECKED = (
     "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny edits then. Nothing was "
     "written. `drawbridge info` shows the problem."
 )
-BAD_PATH = "The path contains a line break, a NUL byte or half a character. Nothing was written; use a path without it."
+BAD_PATH = (
+    "The path contains a line break, a NUL byte or an incomplete character. Nothing was written; use a path without it."
+)
 
 
 def run(settings: "Settings") -> "NoReturn":
-    """Answers the call on stdin, and ends the process without the interpreter's clean-up, which would take a millisecond."""
+    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a millisecond."""
     try:
-        _say(answer(_read(), settings, posix.environ))
+        _write(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
-        posix._exit(130)  # as a shell has it; the agent was interrupted too, and wants no traceback
+        posix._exit(130)  # the code of a shell for SIGINT; the agent was interrupted too, and needs no traceback
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """Answers where the settings can't be used, which must not stop the agent: ``settings`` are used instead."""
-    _say(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
+    """Answers although the configured settings are unusable, which must not stop the agent: ``settings`` replace them."""
+    _write(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 
-def _say(data: bytes) -> "NoReturn":
+def _write(data: bytes) -> "NoReturn":
     data += b"\n"
     try:
         while data:
             data = data[posix.write(1, data) :]
     except OSError:
-        pass  # the agent is gone
+        pass  # the agent has ended
     posix._exit(0)
 
 
 def _read() -> bytes:
-    """All there is, and of what is too large just enough to tell. Who stops reading is not listened to (Claude Code)."""
+    """The whole input, but little more than ``LARGEST_INPUT`` of it. The rest is read and dropped: Claude Code ignores the
+    answer of a hook that stops reading.
+    """
     portions, size = [], 0
     try:
         while portion := posix.read(0, PORTION):
@@ -70,16 +73,16 @@ def _read() -> bytes:
 def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
-    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script has tried the hook
+    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script tries the hook
         return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
             raise calls.Unusable(f"more than {LARGEST_INPUT} bytes")
         call = calls.parse(data, settings["agent"])
         if call.dialect.session and call.event in calls.FOR_SERVER and (servers := find.servers(environ)):
-            from drawbridge.guard import desk
+            from drawbridge.guard import report
 
-            if decision := desk.report(call, servers, settings, environ):
+            if decision := report.to_server(call, servers, settings, environ):
                 return decision
         return _answer(call, settings, environ)
     except Exception as error:
@@ -87,7 +90,7 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
 
 
 def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
-    """Logs a start without input, which is not a failure of the guard."""
+    """Logs a start without input, which is not a failure."""
     try:
         from drawbridge.guard import state
 
@@ -116,7 +119,7 @@ def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, b
 
 
 def _can_be_a_name(path: str) -> bool:
-    """Bytes that are no UTF-8 may be in one, halves of characters not: no editor can be asked about those."""
+    """A file name may contain bytes that are not UTF-8, but not half a surrogate pair: no editor could be asked about it."""
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -127,25 +130,25 @@ def _can_be_a_name(path: str) -> bool:
 def _before_edit(
     call: "calls.Call", sockets: "list[tuple[str, str]]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> bytes:
-    from drawbridge.guard import rule  # who has no editor open pays nothing for asking
+    from drawbridge.guard import rule  # without an open editor this costs nothing
 
     mode = rule.permission_mode(call)
     answers = rule.snapshot(sockets, call.paths, settings, remember=settings["diagnostics"], **mode)
     policy = "any" if settings["answer"] == "merge" else rule.policy_for(call.tool, settings)
     for found in answers:
-        if found.result is None or any(rule.is_kept(file, policy) for file in rule.files(found)):
+        if found.result is None or any(rule.protects(file, policy) for file in rule.files(found)):
             break
     else:
         return calls.NO_OPINION
     try:
-        from drawbridge.guard import verdict
+        from drawbridge.guard import protect
 
-        return verdict.give(call, answers, policy, settings, environ)
+        return protect.answer(call, answers, policy, settings, environ)
     except Exception as error:
-        if not any(rule.is_kept(file, policy) for found in answers for file in rule.files(found)):
+        if not any(rule.protects(file, policy) for found in answers for file in rule.files(found)):
             raise
         _failed(b"", call, error, settings, environ)
-        return calls.deny(call, KEPT)  # what is known to be unsaved is kept, whatever else of ours fails
+        return calls.deny(call, KEPT)  # known unsaved changes are protected, whatever else fails
 
 
 def _failed(

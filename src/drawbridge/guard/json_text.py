@@ -27,7 +27,7 @@ WHITESPACE = " \t\r\n"
 
 
 def parse(data: bytes) -> "Any":
-    """The value of one JSON text in UTF-8. ``ValueError`` for anything else, also where it is nested too deeply."""
+    """The value of one JSON text in UTF-8. Raises ``ValueError`` for anything else, and for one that is nested too deeply."""
     text = data.decode().strip(WHITESPACE)
     try:
         value, end = _scan(text, 0)
@@ -41,7 +41,7 @@ def parse(data: bytes) -> "Any":
 
 
 def dump(value: "Any") -> str:
-    """ASCII only, so that no pipe's encoding can spoil it. Takes what ``parse`` gives but infinite numbers, and tuples."""
+    """ASCII only, so that no pipe's encoding can change it. Takes what ``parse`` returns, but for infinity, and tuples."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     if value is None or value is True or value is False:

@@ -1,9 +1,9 @@
 """``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. Off the hot
 path.
 
-Three texts: what the file held before (kept in a file of ours, since before and after are two processes), what it
-holds now, and the buffer. Where both changed the same lines nothing is touched, and both the person and the agent
-are told.
+It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit are two
+processes), the file now, and the buffer. If both changed the same lines, nothing is touched, and the person and the agent are
+notified.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 
 from drawbridge import text
 from drawbridge.guard import ask, json_text, state
-from drawbridge.guard.kept import buffer_text, disk_text
+from drawbridge.guard.unsaved import buffer_text, disk_text
 from drawbridge.text import hunks
 
 TYPE_CHECKING = False
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drawbridge.guard.calls import Call
-    from drawbridge.guard.kept import Kept
+    from drawbridge.guard.unsaved import UnsavedFile
 
 MERGE_DEADLINE = 1_000
 """Milliseconds."""
 
 TRIES = 3
-"""The person may type between the question for the text and the merge."""
+"""The person may type between the request for the text and the merge."""
 
-KEPT_SECONDS = 24 * 60 * 60
+BASE_SECONDS = 24 * 60 * 60
 
 
-def begin(call: Call, kept: Sequence[Kept], environ: Mapping[bytes, bytes]) -> bool:
-    """Keeps what the files hold now. False where one can't be merged later: it is not there, too large, no text in UTF-8 or
-    in its editor (a notebook), or not to be kept.
+def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, bytes]) -> bool:
+    """Stores the files' current content as bases. False if one can't be merged later: it does not exist, is too large, is not
+    UTF-8 or not a text in its editor (a notebook), or can't be stored.
     """
-    if any(buffer_text(one) is None for one in kept):
+    if any(buffer_text(one) is None for one in protected):
         return False
     try:
         _forget_old(state.directory(environ, "guard", "bases"))
-        for name in {one.name for one in kept}:
+        for name in {one.name for one in protected}:
             base = disk_text(name)
             if not base or any("\udc80" <= letter <= "\udcff" for letter in base):
                 return False
@@ -53,15 +53,15 @@ def begin(call: Call, kept: Sequence[Kept], environ: Mapping[bytes, bytes]) -> b
     return True
 
 
-def finish(call: Call, one: Kept, environ: Mapping[bytes, bytes]) -> str | None:
-    """Merges into one editor's buffer. None: done. Otherwise why not; the buffer is untouched then."""
+def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str | None:
+    """Merges into one editor's buffer and returns None; otherwise the reason why not, and the buffer is unchanged."""
     try:
         base = disk_text(_base(call, one.name, environ))
     except OSError:
         base = None
     written = disk_text(one.name)
     if not base or written is None:
-        return "what it held before is not known"
+        return "its former text is not known"
     for _ in range(TRIES):
         unsaved = buffer_text(one)
         if unsaved is None:
@@ -84,7 +84,7 @@ def finish(call: Call, one: Kept, environ: Mapping[bytes, bytes]) -> str | None:
 
 
 def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:
-    """The call is over: what was kept for it goes."""
+    """Removes the base of a call that has ended."""
     try:
         os.unlink(_base(call, name, environ))
     except OSError:
@@ -92,7 +92,7 @@ def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
-    """The file for one call and path; where an agent numbers its calls they can't be mixed up."""
+    """The base's file for one call and path; unambiguous if the agent numbers its calls."""
     number = call.input.get("tool_use_id")
     which = json_text.dump([call.session, number if isinstance(number, str) else "", name])
     digest = hashlib.blake2b(which.encode(), digest_size=16).hexdigest()
@@ -102,7 +102,7 @@ def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
 def _forget_old(directory: str) -> None:
     for entry in os.scandir(directory):
         try:
-            if time.time() - entry.stat().st_mtime > KEPT_SECONDS:
+            if time.time() - entry.stat().st_mtime > BASE_SECONDS:
                 os.unlink(entry.path)
         except FileNotFoundError:
             pass  # another hook was quicker

@@ -1,4 +1,4 @@
-"""One question to one Neovim, as bytes: msgpack-RPC, with a JSON text inside. Pure; nothing but what this needs.
+"""One request to one Neovim, as bytes: the part of msgpack-RPC that this needs, with a JSON text inside. Pure.
 
 ``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which
 it answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md has the methods.
@@ -15,11 +15,11 @@ EXEC_LUA = b"\x94\x00\x02\xadnvim_exec_lua\x92"
 MODE_ID, LUA_ID = 1, 2
 RESPONSE = 1
 MESSAGE = b"\x93\x94"
-"""What a message begins with: a list of three or four."""
+"""The first byte of a message: a list of three or four."""
 
 DEEPEST = 32
 
-# Lua is read by Neovim once: later questions of the same kind find it there. `...` is the key, the method and its params.
+# Neovim compiles the Lua once: later requests of the same kind find it there. `...` is the key, the method and its params.
 FIND = "local run = (_G.__drawbridge_code or {})[(...)] if run then return run(select(2, ...)) end"
 KEEP = """local key, code = (...), _G.__drawbridge_code
 if not code or vim.tbl_count(code) > 20 then code = {} end
@@ -31,12 +31,12 @@ return code[key](select(2, ...))"""
 
 
 def request(key: str, method: str, params: str) -> bytes:
-    """Asks for what this Neovim has of ``key``; ``params`` is JSON. Where it has none, ``Talk`` wants ``full_request``."""
+    """Calls the Lua that Neovim has as ``key``; ``params`` is JSON. If it has none, ``AnswerReader.lacks`` becomes true."""
     return GET_MODE + _lua(FIND, key, method, params)
 
 
 def full_request(code: str, key: str, method: str, params: str) -> bytes:
-    """The same with the Lua, which Neovim then keeps as ``key``."""
+    """As ``request``, with the Lua, which Neovim then stores as ``key``."""
     return _lua(KEEP % code, key, method, params)
 
 
@@ -49,11 +49,9 @@ def _string(text: str) -> bytes:
     return b"\xdb" + len(data).to_bytes(4, "big") + data
 
 
-class Talk:
-    """The answer on one connection. ``answer`` is set once it is complete; ``blocked`` says whether a prompt is in its
-    way, None before the first sign of life.
-
-    ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
+class AnswerReader:
+    """Reads the answer on one connection. ``answer`` is set once it is complete. ``blocked``: whether Neovim waits at a prompt,
+    None before its first message. ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
     """
 
     __slots__ = ("_data", "answer", "blocked", "lacks")
@@ -81,7 +79,7 @@ class Talk:
 
     def _take(self, message: "list[Any]") -> bool:
         if message[0] != RESPONSE:
-            return False  # a notification to everybody
+            return False  # a broadcast notification
         if len(message) != 4:
             raise ValueError("no msgpack-RPC")
         _, number, error, result = message
@@ -98,7 +96,7 @@ class Talk:
 
 
 def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
-    """One msgpack value and where it ends. ``IndexError``: there is more to come. ``ValueError``: it is none."""
+    """One msgpack value and the position after it. Raises ``IndexError`` for missing data, ``ValueError`` for invalid data."""
     kind = data[at]
     at += 1
     if kind < 0x80:
@@ -170,4 +168,4 @@ def _map(data: bytes, at: int, count: int, depth: int) -> "tuple[dict[Any, Any],
     try:
         return dict(zip(items[::2], items[1::2], strict=True)), at
     except TypeError:
-        raise ValueError("a key of a map is none") from None
+        raise ValueError("a key of a map can't be used as a key") from None

@@ -1,6 +1,4 @@
-"""What a prompt and a session begin with: the person's selection, and which files on disk are older than what the
-person sees.
-"""
+"""The context of a prompt or a new session: the person's selection, and the files that have unsaved changes in an editor."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import re
 from drawbridge.agents.catalog import title
 from drawbridge.guard import ask, calls, rule
 from drawbridge.guard.after import connected_to
-from drawbridge.guard.kept import editor_name, privacy
+from drawbridge.guard.unsaved import editor_name, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
     want = ["unsaved", "open", "connected", *(["selection"] if settings["selection"] else [])]
     answers = _snapshots(call, sockets, want, settings)
     texts = [*_selections(call, answers, settings), *_unsaved(call, answers, settings)]
-    return calls.tell(call, "\n\n".join(texts))
+    return calls.add_context(call, "\n\n".join(texts))
 
 
 def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
@@ -43,7 +41,7 @@ def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
     opened = (name for found in answers for name in _names(found, "open"))
     watch = [name for name in dict.fromkeys(opened) if _inside(name, project) and not hidden.hides(name)]
     texts = _unsaved(call, answers, settings) if call.event == calls.START else ()
-    return calls.tell(call, "\n\n".join(texts), watch[:MOST_WATCHED])
+    return calls.add_context(call, "\n\n".join(texts), watch[:MOST_WATCHED])
 
 
 def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Settings) -> list[ask.Answer]:
@@ -53,7 +51,7 @@ def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Se
 
 
 def _project(call: calls.Call) -> str:
-    """The directory whose editors and files concern this session: that of the repository, where there is one."""
+    """The directory whose editors and files concern this session: the repository's if it is in one."""
     directory = os.path.realpath(call.cwd)
     above = directory
     while above != os.path.dirname(above):
@@ -83,20 +81,22 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
         if len(lines) > MOST_FILES:
             lines[MOST_FILES:] = [f"- and {len(lines) - MOST_FILES} more"]
         yield (
-            "Files with unsaved changes in an editor (what is on disk is older than what the person sees):\n"
+            "Files with unsaved changes in an editor (the files on disk are older than what the person sees):\n"
             + "\n".join(lines)
         )
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """Of editors that work in this project; an agent that is connected to one as an IDE has its selection from there."""
+    """From editors in this project, except those that the agent is connected to as an IDE: it receives the selection there."""
     project, hidden = _project(call), privacy(settings)
-    told = connected_to(answers)
-    if not call.dialect.CALLED_BY_CLIENT:  # so where one is connected it counts as this one
-        told = [found for found in answers if title(call.agent) in _names(found, "agents")]
+    informed = connected_to(answers)
+    if (
+        not call.dialect.CALLED_BY_CLIENT
+    ):  # the process is unknown, so any connected agent of that name counts as this one
+        informed = [found for found in answers if title(call.agent) in _names(found, "agents")]
     for found in answers:
         selection = found.result.get("selection")
-        if found in told or not isinstance(selection, dict) or not isinstance(selection.get("content"), str):
+        if found in informed or not isinstance(selection, dict) or not isinstance(selection.get("content"), str):
             continue
         name = str(selection.get("file_path"))
         folders = [os.path.realpath(folder) for folder in _names(found, "folders")]
@@ -118,5 +118,5 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
 
 
 def _one_line(name: str) -> str:
-    """A file may be called anything; what it is called must not read as words of the person."""
+    """A file name may contain anything, but must not read as words of the person."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

@@ -1,5 +1,5 @@
-"""What a denial says, to the agent and in the editor: facts and the way out, never orders; a model takes orders in
-a hook for an attack.
+"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions, which a model takes for a
+prompt injection when a hook gives them.
 """
 
 from __future__ import annotations
@@ -8,31 +8,31 @@ from time import monotonic
 
 from drawbridge.agents.catalog import title
 from drawbridge.guard.calls import BEFORE, SHELL
-from drawbridge.guard.kept import base_names, buffer_text, disk_text, privacy
+from drawbridge.guard.unsaved import base_names, buffer_text, disk_text, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drawbridge.guard.calls import Call
-    from drawbridge.guard.kept import Kept
     from drawbridge.guard.settings import Settings
+    from drawbridge.guard.unsaved import UnsavedFile
 
 LARGEST_DIFFERENCE = 4_000
-"""Characters; Claude Code moves what has more than 10,000 in all to a file."""
+"""Characters; Claude Code moves an answer of more than 10,000 to a file."""
 
 DIFFERENCE_SECONDS = 1.0
-"""After which no further file is looked at: a denial that comes too late is none."""
+"""After this time no further file is compared: a denial that arrives too late has no effect."""
 
 MOST_NAMED = 8
 
 
-def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> str:
-    """For the agent and, where it asks, the person."""
-    several = len({one.name for one in kept}) > 1
-    lines = [f"{_where(one)}." for one in kept[:MOST_NAMED]]
-    if len(kept) > MOST_NAMED:
-        lines.append(f"So have {len(kept) - MOST_NAMED} more files.")
+def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: str = "") -> str:
+    """For the agent and, in the agent's own dialog, for the person."""
+    several = len({one.name for one in protected}) > 1
+    lines = [f"{_where(one)}." for one in protected[:MOST_NAMED]]
+    if len(protected) > MOST_NAMED:
+        lines.append(f"{len(protected) - MOST_NAMED} more files have unsaved changes too.")
     if call.event == BEFORE and call.kind == SHELL:
         lines.append(f"This command names {'them' if several else 'it'}; nothing was run.")
     else:
@@ -40,14 +40,14 @@ def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> 
     if why:
         lines.append(why)
     lines.append(
-        f"The person has been told. Once {base_names(one.name for one in kept)} {'are' if several else 'is'} saved there, "
+        f"The person has been told. Once {base_names(one.name for one in protected)} {'are' if several else 'is'} saved there, "
         f"the same call goes through; until then, writing {'them' if several else 'the file'} in any other way would lose "
         "or split that work."
     )
     return " ".join(lines) + (f"\n\n{difference}" if difference else "")
 
 
-def _where(one: Kept) -> str:
+def _where(one: UnsavedFile) -> str:
     place = "the person is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
     size = f", {count} lines" if isinstance(count, int) else ""
@@ -63,26 +63,26 @@ def unknown(call: Call, count: int) -> str:
     )
 
 
-def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
+def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
     """For the editor: one line, which a terminal of 80 columns has room for (Neovim shows 67 of them)."""
-    what = base_names(one.name for one in kept)
+    what = base_names(one.name for one in protected)
     if asked:
         return f"{title(call.agent)} asks to change {what}, which has unsaved changes"
     return f"{title(call.agent)} was kept from changing {what} until you save it"
 
 
 def notice_of_unknown(call: Call, *, asked: bool) -> str:
-    """For those editors that do answer: why the agent stands still."""
+    """For the editors that did answer: why the agent waits."""
     what = base_names(call.paths)
     if asked:
         return f"{title(call.agent)} asks to change {what}: another editor does not answer"
-    return f"{title(call.agent)} may not change {what}: another editor does not answer"
+    return f"{title(call.agent)} can't change {what}: another editor does not answer"
 
 
-def shown_difference(kept: Sequence[Kept], settings: Settings) -> str:
+def shown_difference(protected: Sequence[UnsavedFile], settings: Settings) -> str:
     """The unsaved changes as unified diffs of ``LARGEST_DIFFERENCE`` characters; "" if there is nothing to show."""
     hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS
-    for one in kept:
+    for one in protected:
         if len(whole) <= LARGEST_DIFFERENCE and monotonic() < until and not hidden.hides(one.name):
             whole = "\n".join(filter(None, [whole, _difference(one)]))
     if len(whole) <= LARGEST_DIFFERENCE:
@@ -91,7 +91,7 @@ def shown_difference(kept: Sequence[Kept], settings: Settings) -> str:
     return f"{cut}\n({len(whole) - len(cut)} more characters of this diff are left out)"
 
 
-def _difference(one: Kept) -> str:
+def _difference(one: UnsavedFile) -> str:
     unsaved = buffer_text(one)
     saved = disk_text(one.name)
     if unsaved is None or saved is None:

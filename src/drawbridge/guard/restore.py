@@ -1,6 +1,6 @@
-"""``drawbridge hook --restore``: lists the copies of what reloads replaced, or puts one back.
+"""``drawbridge hook --restore``: lists the copies of texts that reloads replaced, or restores one.
 
-A person's command, no hook call.
+A person runs this; it is not a hook call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from drawbridge.core.errors import NotPrivate, Refused, UnusableFile
 from drawbridge.core.terminal_text import harmless
 from drawbridge.guard import ask, copies, find, rule, state
-from drawbridge.guard.kept import kept_by
+from drawbridge.guard.unsaved import protected_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """``which``: "" lists; a number of that list or a file's path restores. The exit code."""
+    """Returns the exit code. ``which``: "" lists the copies; a number of that list or a file's path restores one."""
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
-        raise NotPrivate(f"The copies can't be looked at: {error}. Nothing was changed.") from None
+        raise NotPrivate(f"The copies can't be read: {error}. Nothing was changed.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
-            f"{harmless(copy.path)} contains again what was replaced at {copy.when}."
-            + (" What it held until now is the newest copy." if was_there else "")
+            f"{harmless(copy.path)} was restored to its text of {copy.when}."
+            + (" The text that this replaced is the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No copies: nothing was replaced in an editor yet.")
+        print("No copies: nothing has been replaced in an editor yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {harmless(copy.path)}")
@@ -58,10 +58,12 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
-    """Writes the file, after a copy of what it holds, and has the editors show it. Whether there was something to copy."""
+    """Copies the file's current content, writes the file, and makes editors reload it. Returns whether there was a copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
-    for one in kept_by(rule.snapshot(sockets, [copy.path], settings), "any"):
-        raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
+    for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
+        raise Refused(
+            f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or discard them first."
+        )
     try:
         if was_there := os.path.exists(copy.path):
             _copy(copy.path, os.path.join(directory, f"{time.time_ns() // 1_000_000}.{os.getpid()}") + copy.path)
@@ -74,7 +76,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
 
 
 def _copy(source: str, target: str) -> None:
-    """In place, so that the mode, the owner and the links of ``target`` stay."""
+    """Writes in place, so that the mode, the owner and the links of ``target`` stay."""
     with open(source, "rb") as file:
         data = file.read()
     if not os.path.exists(target):

@@ -1,4 +1,4 @@
-"""The rule, and the answers of editors that it needs. Loaded as soon as there is an editor."""
+"""The rule that decides which files are protected, and the editors' snapshots that it needs. Loaded once there is an editor."""
 
 import posix
 
@@ -18,12 +18,12 @@ LISTS = ("unsaved", "open", "folders", "connected", "agents")
 def snapshot(
     sockets: "Iterable[tuple[str, str]]", paths: "list[str]", settings: "Settings", **more: "Any"
 ) -> "list[ask.Answer]":
-    """Each editor's answer to ``snapshot``. An answer of another shape counts as none."""
+    """Each editor's answer to ``snapshot``. An answer with an invalid shape counts as missing."""
     answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
     for found in answers:
         if not _is_snapshot(found.result, len(paths)):
             found.result = None
-            found.problem = found.problem or "answered nonsense"
+            found.problem = found.problem or "sent an invalid answer"
     return answers
 
 
@@ -56,12 +56,12 @@ def files(found: "ask.Answer") -> "list[dict[str, Any]]":
 
 
 def unsaved_files(found: "ask.Answer") -> "list[dict[str, Any]]":
-    """Every file with unsaved changes in one editor, if that was requested; invalid entries are skipped."""
+    """Every file with unsaved changes in one editor, if they were requested; invalid entries are skipped."""
     return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 
 def policy_for(tool: str, settings: "Settings") -> str:
-    """ "current", "visible" or "any": the tool's own, else the general one."""
+    """ "current", "visible" or "any": the setting for this tool, else the general one."""
     for entry in settings["policy_for"]:
         name, _, policy = entry.partition("=")
         if name == tool:
@@ -69,6 +69,6 @@ def policy_for(tool: str, settings: "Settings") -> str:
     return str(settings["policy"])
 
 
-def is_kept(file: "Mapping[str, Any]", policy: str) -> bool:
-    """The rule: in one and the same instance the file has unsaved changes *and* is where the policy looks."""
+def protects(file: "Mapping[str, Any]", policy: str) -> bool:
+    """The rule: in one editor instance the file has unsaved changes *and* is where the policy looks."""
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))

@@ -1,4 +1,4 @@
-"""What the guard is set to: for type checkers alone, since the guard itself imports nothing that it can do without.
+"""The guard's settings, for type checkers only: at run time they are a plain dictionary, which needs no import.
 
 ``drawbridge setup`` writes these settings into the installed guard as a dictionary. ``settings.hook`` describes them and has
 their defaults; a test compares the two.

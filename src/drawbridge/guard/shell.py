@@ -1,9 +1,9 @@
-"""Which of a few files a shell command names. What a command does can't be known; the files that it names can be read.
-Pure but for links.
+"""Which of a few files a shell command names. What a command does can't be known, but the files that it names can.
+Pure, except that links are resolved.
 
-A word names a file if it leads to it from the command's directory, as it stands, as a pattern, or by a link. Where
-the words can't be followed (a variable, ``cd``, a substitution), a word that ends in the file's name is enough: the
-answer is a question to the person.
+A word names a file if it leads to it from the command's directory: literally, as a pattern, or through a link. If the
+words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough, since the
+result is only a question to the person.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
 OPTION = re.compile(r"-[A-Za-z](.+)")
 BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
 DEEPEST = 4
-"""The depth of nested braces; people nest two."""
+"""The maximum depth of nested braces; people use two."""
 
 UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd|find|xargs)\b|\s-C\b|--directory\b")
 
@@ -49,7 +49,7 @@ def _words(command: str) -> Iterator[str]:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""
         yield from words
-    except ValueError:  # a quote that is not closed: it may be part of a text that is handed to a program
+    except ValueError:  # an unclosed quote may be part of a text that is passed to a program
         yield from command.split()
     for piece in PIECES.findall(command) + PIECES.findall(command.replace("\\", "")):
         yield piece
@@ -60,14 +60,14 @@ def _words(command: str) -> Iterator[str]:
 
 
 def _pattern(word: str) -> str:
-    """As Python's patterns have it: of braces whatever may stand there."""
+    """In the syntax of ``fnmatch``; braces become ``*``."""
     for _ in range(DEEPEST):
         word = BRACES.sub("*", word)
     return word.replace("[^", "[!")
 
 
 def _places(path: str) -> set[str | tuple[int, int]]:
-    """The target of a path, by name and, where it exists, by the file itself: links of both kinds are resolved."""
+    """The target of a path, by name and, if it exists, by device and inode: symbolic and hard links are resolved."""
     places: set[str | tuple[int, int]] = {os.path.normpath(path)}
     try:
         places.add(os.path.realpath(path))
@@ -79,7 +79,7 @@ def _places(path: str) -> set[str | tuple[int, int]]:
 
 
 def _matches(name: str, pattern: str, directory: str) -> bool:
-    """Whether the shell may have ``name`` for the pattern; a star goes into no other directory, two of them do."""
+    """Whether the shell may expand the pattern to ``name``; ``*`` does not cross directories, ``**`` does."""
     folder, last = os.path.split(os.path.join(directory, pattern))
     for place in (os.path.normpath(folder), os.path.realpath(folder)):
         whole = os.path.join(place, last).replace("**/", "*")

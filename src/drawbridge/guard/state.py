@@ -2,9 +2,9 @@
 
 ``$XDG_STATE_HOME/drawbridge`` (else ``~/.local/state/drawbridge``)::
 
-    guard.log            one line for each thing worth a line; guard.log.1 is the one before
-    guard/copies/        what a reload replaced (docs/internals/protocols/guard.md, refresh_buffer)
-    guard/bases/         what a file held before an edit that will be merged
+    guard.log            one line for each event; guard.log.1 is the previous log
+    guard/copies/        texts that a reload replaced (docs/internals/protocols/guard.md, refresh_buffer)
+    guard/bases/         the content of files before an edit that will be merged
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST_LOG = 1024 * 1024
 
 
 def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
-    """A directory of the guard, 0700, made if it is missing. Raises ``OSError`` where that fails or another user owns it."""
+    """A directory of the guard, 0700, made if missing. Raises ``OSError`` if that fails or another user owns it."""
     base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")

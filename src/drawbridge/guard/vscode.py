@@ -1,4 +1,4 @@
-"""One question to one VS Code, as bytes: a JSON object a line, as docs/internals/protocols/guard.md has it. Pure."""
+"""One request to one VS Code, as bytes: one JSON object per line (docs/internals/protocols/guard.md). Pure."""
 
 from drawbridge.guard import json_text
 
@@ -12,8 +12,8 @@ def request(method: str, params: str) -> bytes:
     return f'{{"id":1,"method":"{method}","params":{params}}}\n'.encode()
 
 
-class Talk:
-    """The answer on one connection; ``answer`` is set once it is complete."""
+class AnswerReader:
+    """Reads the answer on one connection; ``answer`` is set once it is complete."""
 
     __slots__ = ("_data", "answer")
 

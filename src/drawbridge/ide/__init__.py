@@ -1,1 +1,1 @@
-"""Job 1: the bridge that makes a running editor an IDE which coding agents can see and propose changes to."""
+"""Job 1: the bridge that makes a running editor an IDE for coding agents, which read its state and propose changes."""

@@ -29,7 +29,7 @@ SUBPROTOCOL: Final = "mcp"
 """Must be confirmed when offered: the real CLI closes the socket otherwise (2.1.81)."""
 
 LISTENS_AFTER_SECONDS: Final = 1.0
-"""The time after the handshake in which the CLI may drop notifications without a sign: 0.05 to 0.1 s measured on an idle
+"""The time after the handshake in which the CLI may silently drop notifications: 0.05 to 0.1 s measured on an idle
 machine (2.1.329).
 """
 
@@ -37,7 +37,7 @@ CALL_LIMIT: Final = 128
 """The most calls of one client that may be unanswered at once."""
 
 MENTION_LIMIT: Final = 50
-"""The most mentions that are kept until a client connects; the oldest are dropped first."""
+"""The most mentions that are stored until a client connects; the oldest are dropped first."""
 
 logger = logging.getLogger("drawbridge.claude")
 
@@ -121,7 +121,7 @@ class ClaudeClients:
             client.select(selection)
 
     def mention(self, mentioned: Mentioned) -> bool:
-        """Sent to the client that was active last, or to all. False: none is connected yet, and the mention is kept for one."""
+        """Sends it to the client that was active last, or to all. False: no client is connected, and it is stored for one."""
         listening = [client for client in self._clients if client.listens]
         for client in listening if self._mention_all else listening[-1:]:
             client.mention(mentioned)
@@ -136,7 +136,7 @@ class ClaudeClients:
             client.mention(self._mentions.popleft())
 
     def became_active(self, client: ClaudeClient) -> None:
-        """Keeps the list in the order of activity, the client that was active last at its end."""
+        """Sorts the list by activity, the client that was active last at its end."""
         if self._clients and self._clients[-1] is not client and client in self._clients:
             self._clients.remove(client)
             self._clients.append(client)
@@ -232,7 +232,7 @@ class ClaudeClient:
             asyncio.get_running_loop().call_later(LISTENS_AFTER_SECONDS, self.start_listening)
 
     def start_listening(self) -> None:
-        """The CLI reads notifications from now on: the selection that it may have missed is sent again."""
+        """From now on the CLI reads notifications: sends the selection again, which it may have missed."""
         if self.ready and not self.listens:
             self.listens = True
             self._sent_selection = None
@@ -292,7 +292,7 @@ class ClaudeClient:
         return True
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
-        """The boundary between errors and MCP. A cancelled call is not answered: its client does not wait any more."""
+        """Runs a call and turns errors into MCP results. A cancelled call is not answered: its client no longer waits."""
         try:
             content = await tool.run(self._context, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))

@@ -1,4 +1,4 @@
-"""What Gemini CLI knows of the workspace: the files that the person has looked at, the latest first. Pure."""
+"""The context that Gemini CLI receives: the files that the person has looked at, the latest first. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Context(Struct, frozen=True):
     selection: Selection | None = None
 
     def notice(self) -> ContextUpdate:
-        """Only the latest file can be active: the CLI expects it so."""
+        """The context as a notification. Only the latest file can be active, as the CLI expects."""
         return ContextUpdate(WorkspaceState(tuple(self._file(path, at) for path, at in self.files)))
 
     def _file(self, path: str, at: int) -> OpenFile:
@@ -40,9 +40,9 @@ class Recent:
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """Times only grow: the CLI sorts by them, and would order two files with the same time at random.
+        """Times always increase: the CLI sorts by them, and would order two files with the same time at random.
 
-        A file that stays in front keeps its time, so that an unchanged context is not sent again.
+        A file that stays in front does not get a new time, so that an unchanged context is not sent again.
         """
         if next(reversed(self._seen), None) == path:
             return

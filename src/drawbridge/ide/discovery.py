@@ -32,13 +32,13 @@ def lock_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Below the directory that Node.js uses for temporary files; like Node.js without a check that it is writable."""
+    """A directory in the one that Node.js uses for temporary files; like Node.js, without a check that it is writable."""
     root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as in Node.js
     return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
 
 
 def folders_with_separator(folders: Sequence[str]) -> list[str]:
-    """Those whose names contain the path separator: Gemini CLI would split them there, and has no escape for it."""
+    """The folders whose names contain the path separator: Gemini CLI splits the list there, without an escape."""
     return [folder for folder in folders if os.pathsep in folder]
 
 
@@ -48,14 +48,14 @@ class DiscoveryFile(Protocol):
     path: str
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Also after a change of the folders; port and token stay. After ``remove`` nothing is written any more.
+        """Writes the file, or updates it after a change of the folders; port and token stay. Does nothing after ``remove``.
 
         Raises ``NotPrivate`` with the directory that can't be used and the reason.
         """
         ...
 
     def remove(self) -> None:
-        """Never fails."""
+        """Removes the file. Never raises."""
         ...
 
 
@@ -218,7 +218,7 @@ def _registration_in(path: str, port: int | None = None) -> _Registration | None
 
 
 def _target(link: str) -> str:
-    """The target of a link; "" where ``link`` is not one."""
+    """The target of a link; "" if ``link`` is not one."""
     try:
         return os.readlink(link)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a person is asked: a proposal on top of everything that has happened to the text since the agent read it. Pure."""
+"""The change that a person is asked about: a proposal merged with every change to the text since the agent read it. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawbridge.text import hunks
 
 
 class Draft(Struct, frozen=True):
-    """The text as the person has it, the text that would be written, and the difference. ``lines``: both of them, split."""
+    """The person's text, the text that would be written, and the difference. ``lines``: both texts, split."""
 
     old_text: str
     new_text: str
@@ -21,10 +21,10 @@ class Draft(Struct, frozen=True):
 
 
 def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
-    """``seen``: the file when the agent proposed; ``now``: as it is; ``unsaved``: the editor's text where it differs.
+    """``seen``: the file when the agent proposed; ``now``: the current file; ``unsaved``: the editor's text if it differs.
 
-    What changed beside the proposal is kept: both changes are merged, and where they touch the same lines ``Refused`` is
-    raised, since no answer to such a diff would keep both.
+    Other changes are merged with the proposal. Raises ``Refused`` if both touch the same lines, since no answer to such a
+    diff would preserve both.
     """
     ours = now if unsaved is None else unsaved
     if ours == seen:
@@ -34,7 +34,7 @@ def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
 
 
 def drafted(old_text: str, new_text: str, note: str | None) -> Draft:
-    """The difference of two texts as they are."""
+    """The difference of two texts, without a merge."""
     lines = text.split(old_text), text.split(new_text)
     return Draft(old_text, new_text, hunks.diff(lines[0].lines, lines[1].lines), note, lines)
 
@@ -51,7 +51,7 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
         where = f"line {merged.start + 1} of the saved file"
         if unsaved:
             raise Refused(
-                f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. "
+                f"The proposal changes lines with unsaved work in the editor ({where}). Nothing was changed. "
                 "Save or undo that work first, or decide in the agent's own dialog.",
                 "{agent} wants to change lines of {file} that you have not saved. "
                 "Answer in its terminal, or refuse there, save, and ask again.",
@@ -72,7 +72,7 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
 
 
 def check_text(new_text: str) -> None:
-    """Raises ``UnusableFile`` for a proposal that no editor can show and no file should hold."""
+    """Raises ``UnusableFile`` for a proposal that no editor can show and no file should contain."""
     if "\0" in new_text:
         raise UnusableFile(
             "The proposed text contains NUL characters: it is binary and can't be shown. Nothing was opened."

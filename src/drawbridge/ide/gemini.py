@@ -23,10 +23,10 @@ from drawbridge.transport.http_server import Exchange
 AGENT: Final = "Gemini CLI"
 
 GRACE_SECONDS: Final = 5.0
-"""How long a session lives without its stream; the real CLI reconnects after 1 s, or after 1.5 s more."""
+"""How long a session exists without its stream; the real CLI reconnects after 1 s, or after 1.5 s more."""
 
 SILENT_SECONDS: Final = 600.0
-"""How long a session lives that never opened a stream."""
+"""How long a session exists that never opened a stream."""
 
 _TOOLS: Final = {tool.name: tool for tool in TOOLS}
 _LISTING: Final = [tool.entry() for tool in TOOLS]
@@ -38,7 +38,7 @@ Copy: TypeAlias = Callable[[bytes, str], None]
 
 
 class GeminiSession:
-    """One CLI: its proposals and its stream. ``notify`` shows the person a notice; ``copy`` receives each decision too."""
+    """One CLI: its proposals and its stream. ``notify`` shows the person a notice; ``copy`` also receives each decision."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class GeminiSession:
         if former is not None:
             former.cancel()
         self.stream.forget(file_path)
-        # The CLI's own dialog is open and stays: the person can answer there.
-        problem = f"The change of {file_path} can't be shown: Drawbridge failed. Answer in Gemini CLI."
+        # The CLI's own dialog stays open, and the person can answer there.
+        problem = f"The change to {file_path} can't be shown: Drawbridge failed. Answer in Gemini CLI."
         task = self._tasks.start(
             self._review(file_path, new_content), f"proposing {file_path}", lambda _: self._notify(problem, "warn")
         )
@@ -157,7 +157,7 @@ class GeminiSession:
     # calls
 
     async def call(self, call: mcp.Call) -> bytes:
-        """The answer to a call: the boundary between errors and MCP."""
+        """The answer to a call; errors become MCP results."""
         tool = _TOOLS.get(call.tool)
         if tool is None:
             return jsonrpc.error(call.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.tool}")

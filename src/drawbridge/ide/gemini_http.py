@@ -1,4 +1,4 @@
-"""MCP's Streamable HTTP for Gemini CLI: ``/mcp``, and beside it ``/events`` and ``/health``.
+"""MCP's Streamable HTTP for Gemini CLI: ``/mcp``, and also ``/events`` and ``/health``.
 
 https://modelcontextprotocol.io/specification/2025-06-18/basic/transports
 """
@@ -142,7 +142,7 @@ class GeminiSessions:
         exchange.answer(200, b'{"status":"ok"}', [JSON])
 
     def _watch(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """The spec's event stream of every notification, outside of any session."""
+        """The specification's event stream of all notifications, which is not part of any session."""
         watcher = EventStream(self._state)
         self._watchers.add(watcher)
         watcher.open(exchange, 0)
@@ -201,7 +201,7 @@ class GeminiSessions:
             exchange.answer(200)
 
     def _session(self, head: Head, exchange: Exchange) -> GeminiSession | None:
-        """The session of a request; None: there is none, and the request was answered."""
+        """The session of a request; None without one, and the request has been answered."""
         id, version = head.one(SESSION_HEADER), head.one(VERSION_HEADER)
         if id is None:
             exchange.answer(400, jsonrpc.error(None, NO_SESSION, "No session: initialize first."), [JSON])
@@ -215,7 +215,7 @@ class GeminiSessions:
         return None
 
     def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
-        """A session, new or from before a restart of the bridge; None: there are too many, and the request was answered."""
+        """A session, new or from before a restart of the bridge; None if there are too many, and the request was answered."""
         if len(self._sessions) >= SESSION_LIMIT:
             silent = [session for session in self._sessions.values() if not session.stream.has_reader]
             if not silent:

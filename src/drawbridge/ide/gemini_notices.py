@@ -1,6 +1,6 @@
 """The notifications for Gemini CLI, in the shapes of its own schema. Pure.
 
-The real CLI closes the connection for good after one notification of another shape, for example with a null (0.61.0).
+The real CLI closes the connection permanently after one notification of another shape, for example with a null (0.61.0).
 """
 
 from __future__ import annotations

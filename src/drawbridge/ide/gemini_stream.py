@@ -1,4 +1,4 @@
-"""The event stream of one Gemini CLI, with what it missed while it was disconnected or did not read."""
+"""The event stream of one Gemini CLI, with a backlog for the time in which it is disconnected or does not read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EventStream:
         return self._reader is not None
 
     def open(self, exchange: Exchange, last_id: int) -> None:
-        """Connects a reader, in place of an earlier one. It is sent what came after ``last_id``, and the state."""
+        """Connects a reader, which replaces an earlier one. It is sent the events after ``last_id``, and the state."""
         former, self._reader = self._reader, exchange
         if former is None:
             self._on_change()
@@ -60,7 +60,7 @@ class EventStream:
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """The CLI proposes this file again: it must not take an earlier decision for the answer."""
+        """The CLI proposes this file again: drops an earlier decision, which it would take for the answer."""
         self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:
@@ -68,7 +68,7 @@ class EventStream:
             self._reader.stream(sse.COMMENT)
 
     def close(self) -> None:
-        """Ends the stream after everything was sent, the last decisions to a slow reader too."""
+        """Ends the stream after everything was sent, including the last decisions to a slow reader."""
         if self._reader is not None:
             self._send(hold_back=False)
             self._reader.stream(sse.RETRY_LATER)

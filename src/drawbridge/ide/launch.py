@@ -59,7 +59,7 @@ def _folder(settings: IdeSettings) -> str | None:
 
 
 def _check_address(address: str) -> None:
-    """Raises ``EditorGone`` where no Neovim listens, before anything is announced."""
+    """Raises ``EditorGone`` if no Neovim listens, before anything is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():
@@ -77,5 +77,5 @@ def _check_address(address: str) -> None:
 
 def _leave(number: int, frame: object) -> None:
     for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
     raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""What a bridge starts from: a socket that listens, and the files by which agents find it. Loads in milliseconds."""
+"""The first part of a bridge: a listening socket, and the discovery files. Loads in milliseconds."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ PORTS: Final = range(10_000, 65_536)
 """The range in which a free port is chosen (CON-02 of the connection specification)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The signals that end a bridge in good order."""
+"""The signals that end a bridge cleanly."""
 
 SEPARATOR_IN_FOLDER: Final = (
-    'Gemini CLI can\'t find the editor from {}: to it, the ":" in the path separates two folders. Rename the folder.'
+    'Gemini CLI can\'t find the editor from {}: it reads the ":" in the path as a separator between two folders. '
+    "Rename the folder."
 )
 
 TOKEN_LENGTH: Final = 32
@@ -54,8 +55,8 @@ class Launched:
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
         """Writes every agent's discovery file; returns the problems that the person should know about.
 
-        Gemini's is in a directory that all users of a machine share and another user may own: that must not keep Claude
-        from connecting. Raises ``NotPrivate`` if Claude's, or none, could be written.
+        Gemini's is in a directory that all users of a machine share and another user may own, which must not prevent Claude
+        from connecting. Raises ``NotPrivate`` if Claude's file, or all of them, could not be written.
         """
         problems = {}
         for name, file in self.files.items():
@@ -73,7 +74,7 @@ class Launched:
             file.remove()
 
     def announce(self) -> None:
-        """The ready line: stdout, or stderr where stdout carries RPC."""
+        """Prints the ready line: on stdout, or on stderr if stdout carries RPC."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:
@@ -90,7 +91,7 @@ def listen(wanted: int | None) -> socket.socket:
         listener = socket.socket()
         try:
             if os.name == "posix":
-                # A restarted bridge can use its port again while old connections linger; a port in use is still refused.
+                # A restarted bridge can reuse its port while old connections are closing; a port in use is still refused.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen(128)

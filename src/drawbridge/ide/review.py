@@ -1,4 +1,4 @@
-"""A proposal's way: read what is there, merge it with unsaved work, show it, wait, and see what the agent made of it."""
+"""The life of a proposal: read the file, merge with unsaved work, show it, wait for the decision, and follow the write."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposa
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""How long the agent's write of an accepted text is waited for; the real CLI takes well under one second."""
+"""The longest wait for the agent's write of an accepted text; the real CLI takes well under one second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
-"""Seconds between looks at the file; the last one repeats."""
+"""Seconds between checks of the file; the last one repeats."""
 
 WRITE_SECONDS: Final = 2.0
 """How long a second proposal for a file waits for the first one's text to be written."""
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
+"""A file that differs from the accepted text and has not changed for this time is what the agent wrote."""
 
-UNSHOWABLE: Final = "{agent}'s change of {file} can't be shown. Answer in its terminal."
+UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
@@ -45,7 +45,7 @@ logger = logging.getLogger("drawbridge.review")
 
 
 class Arbiter(Protocol):
-    """Who else may decide what is shown here: the agent server's clients. See ``server_link``."""
+    """The other party that may decide the shown proposals: the agent server's clients. See ``server_link``."""
 
     def knows(self, id: str) -> bool: ...
 
@@ -57,8 +57,8 @@ class Arbiter(Protocol):
 
 
 class _Review(Struct, eq=False):
-    """``shown``: the editor has been sent it. ``before``: the file's signature when it was decided. ``written``: done when the
-    agent has written the file, or is not waited for any longer; None where it writes nothing."""
+    """``shown``: it was sent to the editor. ``before``: the file's signature when it was decided. ``written``: done when the
+    agent has written the file, or nothing waits for that any longer; None if it writes nothing."""
 
     approval: Approval[Decision]
     path: str
@@ -69,7 +69,7 @@ class _Review(Struct, eq=False):
 
 
 class Reviews:
-    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection) and is known by its title there."""
+    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its title."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -90,10 +90,10 @@ class Reviews:
     async def review(
         self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
     ) -> Decision:
-        """Propose ``new_text`` for ``path``; returns when decided. Cancelled: the view is closed without an answer.
+        """Proposes ``new_text`` for ``path``; returns when decided. If cancelled, the view is closed without an answer.
 
-        ``key``: what the proposal is known by, where that is not its title. Raises ``UnusableFile`` or ``Refused`` before
-        anything is shown, and the editor's errors when it can't be shown.
+        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is shown,
+        and the editor's errors if it can't be shown.
         """
         self._asked.add(path)
         try:
@@ -128,7 +128,7 @@ class Reviews:
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
-        """Ask whether ``code`` may be run; the person may change it first."""
+        """Asks whether ``code`` may be run; the person may change it first."""
         check_text(code)
         with self._opened((owner, object()), "") as review:
             await self._show(review, agent, "Run this code?", drafted("", code, None), kind="code")
@@ -149,10 +149,10 @@ class Reviews:
         if await arbiter.may_decide(event.proposal_id, text):
             self._answer(event.proposal_id, self._editor.name, event.decision)
         else:
-            await self._editor.notify("Somebody has answered this elsewhere already; that counts.", "warn")
+            await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
-        """It was decided elsewhere, ``by`` somebody there: the editor's view is closed. False: it was too late."""
+        """The proposal was decided on another surface, ``by`` someone: closes the editor's view. False: it was too late."""
         review = self._answer(id, by, decision)
         if review is not None:
             self._close_view(review)
@@ -166,7 +166,7 @@ class Reviews:
         return review
 
     async def answer_as_shown(self, owner: Hashable, title: str, *, accept: bool) -> bool:
-        """The agent decides for the person, with the text as it is in the view. False: nothing is shown, or it was too late."""
+        """The agent decides for the person, with the text in the view. False: nothing is shown, or it was too late."""
         review = self._open.get((owner, title))
         made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
         if review is None or made is None:
@@ -176,30 +176,30 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """Nobody needs an answer here any more; an unknown ``key`` changes nothing. ``written``: the agent may write now."""
+        """Nobody needs an answer any more; an unknown ``key`` has no effect. ``written``: the agent may write now."""
         review = self._open.pop((owner, key), None)
         if review is not None and self._withdraw(review, reason):
             self._resolve(review, Withdrawn(reason), follow=written)
 
     async def withdraw_with_text(self, owner: Hashable, title: str) -> str | None:
-        """Withdraws a proposal and returns its text with the person's edits; None where none is shown."""
+        """Withdraws a proposal and returns its text with the person's edits; None if it is not shown."""
         review = self._open.get((owner, title))
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
-        if self._open.get((owner, title)) is review:  # not one that has replaced it meanwhile
+        if self._open.get((owner, title)) is review:  # not a newer proposal with the same key
             self.withdraw(owner, title, IN_ITS_DIALOG)
         return made
 
     def withdraw_all(self, owner: Hashable) -> int:
-        """All proposals of an owner; their number."""
+        """Withdraws all proposals of an owner and returns their number."""
         keys = [key for proposer, key in self._open if proposer == owner]
         for key in keys:
             self.withdraw(owner, key, "the agent closed all its proposals", written=False)
         return len(keys)
 
     def _withdraw(self, review: _Review, reason: str) -> bool:
-        """False: it was decided already."""
+        """Returns False if it was already decided."""
         withdrawn = review.approval.withdraw(reason)
         if withdrawn:
             self._close_view(review)
@@ -210,7 +210,7 @@ class Reviews:
             self._tasks.start(self._editor.withdraw(review.approval.id), "closing the view of a proposal")
 
     async def stop(self) -> None:
-        """End what still runs in the background."""
+        """Ends the background tasks."""
         await self._tasks.close()
 
     @contextlib.asynccontextmanager
@@ -243,7 +243,7 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """From the question to its answer. It is known before the first wait, so that a close that follows finds it."""
+        """From the proposal to its decision. It is registered before the first wait, so that a following close finds it."""
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
@@ -256,8 +256,8 @@ class Reviews:
         try:
             yield review
         except BaseException:
-            # Cancelled (the agent went, or does not want the answer any more) or not shown at all.
-            self._withdraw(review, "the agent went")
+            # Cancelled (the agent disconnected, or no longer wants the answer) or never shown.
+            self._withdraw(review, "the agent has disconnected")
             raise
         finally:
             self._by_id.pop(review.approval.id, None)
@@ -288,7 +288,7 @@ class Reviews:
         )
 
     def _resolve(self, review: _Review, decision: Decision, *, follow: bool) -> None:
-        """Hands the decision to the call that waits for it. ``follow``: the agent may write the file now."""
+        """Passes the decision to the waiting call. ``follow``: the agent may write the file now."""
         review.before = signature(review.path)
         if not review.decision.done():
             review.decision.set_result(decision)
@@ -299,14 +299,14 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """No write comes of this proposal any more, so the next write of its file is unasked."""
+        """The agent will not write this proposal any more, so the next write of its file is unasked."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 
     # Answered → confirmed or overruled.
 
     async def _follow(self, review: _Review, decision: Decision, followed: asyncio.Future[None]) -> None:
-        """See the agent write the file, then let the editor show it."""
+        """Waits until the agent has written the file, then makes the editor show it."""
         try:
             await self._follow_write(review, decision)
         finally:
@@ -358,7 +358,7 @@ def _read(path: str) -> str:
 
 
 def _read_if_text(path: str) -> str | None:
-    """None also for what is no text, as a file may be for a moment while it is written."""
+    """None also for a file that is not text, as it may be for a moment while it is written."""
     try:
         return files.read_text(path)
     except UnusableFile:

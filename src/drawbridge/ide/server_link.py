@@ -32,7 +32,7 @@ logger = logging.getLogger("drawbridge.server_link")
 
 
 class ServerLink:
-    """``about``: what the server needs to know of the editor. ``known_as``: the process and session of an agent's connection.
+    """``about``: describes the editor to the server. ``known_as``: the process and session of an agent's connection.
 
     ``type_prompt``: the editor's method of that name.
     """
@@ -55,7 +55,7 @@ class ServerLink:
         self._offered: set[str] = set()
 
     async def run(self) -> None:
-        """Connects to the newest server, again and again; runs until it is cancelled."""
+        """Connects to the newest server, and reconnects; runs until it is cancelled."""
         while True:
             for path in await asyncio.to_thread(private_socket.addresses):
                 with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ class ServerLink:
     def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
         """The editor shows a proposal. ``new_text``: the agent's text; ``drafted``: that text merged with unsaved changes.
 
-        It is remembered while it is open, for a server that starts later. Very long texts stay with the editor alone.
+        It is stored while it is open, for a server that starts later. Very long texts are not sent to a server.
         """
         if owner is self:
             return
@@ -101,7 +101,7 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision comes first. ``text``: what was accepted; None: rejected."""
+        """Whether the editor's decision is the first one. ``text``: the accepted text; None: rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -133,7 +133,7 @@ class ServerLink:
             while line := await reader.readline():
                 self._received(wire.decode_from_server(line), tasks)
         except ValueError as error:
-            logger.warning("a message of the agent server is not valid: %s. The bridge connects again.", error)
+            logger.warning("a message of the agent server is not valid: %s. The bridge reconnects.", error)
         finally:
             await self._disconnected(tasks)
 
@@ -155,7 +155,7 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """The connection has ended: the editor alone decides what is open; what the server has offered is closed."""
+        """The connection has ended: open proposals are decided by the editor alone; the server's offers are closed."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

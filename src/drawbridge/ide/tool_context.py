@@ -1,4 +1,4 @@
-"""What the tools do on behalf of one client: its proposals, files and code."""
+"""The tools' operations on behalf of one client: its proposals, files and code."""
 
 from __future__ import annotations
 

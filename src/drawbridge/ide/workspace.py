@@ -22,7 +22,7 @@ class Workspace:
     def resolve(self, path_or_uri: str) -> str:
         """The absolute path; a relative one starts at the first folder.
 
-        The real CLI puts ``file://`` before a bare path (2.1.329), so a URI whose encoded spelling is a file means that.
+        The real CLI puts ``file://`` before a bare path (2.1.329), so a URI whose undecoded path exists means that file.
         """
         bare = path_or_uri.removeprefix("file://")
         if bare != path_or_uri and "%" in bare and os.path.exists(bare):

@@ -1,4 +1,4 @@
-"""What agents find editors by: the files of our bridges and of other IDEs, and whether anybody is behind them."""
+"""The discovery files of Drawbridge's bridges and of other IDEs, and whether their processes still run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LARGEST: Final = 65_536
 
 @dataclass(frozen=True)
 class Bridge:
-    """One port, and the files that lead there: at most one for each agent.
+    """One port, and the discovery files that name it: at most one for each agent.
 
-    ``ours``: Drawbridge's; others are never removed. ``pid`` is the editor's, ``drawbridge_pid`` the bridge's; 0: not reported.
-    ``state`` "stale": no process listens there any more.
+    ``ours``: Drawbridge's; others are never removed. ``pid``: the editor's; ``drawbridge_pid``: the bridge's; 0: not reported.
+    ``state`` "stale": no process listens on the port any more.
     """
 
     port: int
@@ -38,11 +38,11 @@ PLACES: Final = {
     catalog.WEBSOCKET: (lock_directory, LOCK_NAME),
     catalog.HTTP: (gemini_directory, GEMINI_NAME),
 }
-"""How an agent connects to a bridge → where it finds one, and the names of the files there."""
+"""How an agent connects to a bridge → the directory and the names of the discovery files."""
 
 
-def look(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
-    """Those that live first."""
+def inspect(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
+    """All bridges, the running ones first."""
     by_port: dict[int, list[tuple[str, str, dict[str, Any] | None]]] = {}
     for agent, path, port in _discovery_files(environ):
         by_port.setdefault(port, []).append((agent, path, _content(path)))
@@ -51,12 +51,12 @@ def look(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
 
 
 def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Removes the files that ended bridges of Drawbridge have left. Returns their paths."""
+    """Removes the files of Drawbridge's bridges that have ended. Returns their paths."""
     return sweep_directory(lock_directory(environ)) + sweep_directory(gemini_directory(environ))
 
 
 def _discovery_files(environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Agent, path and port of each."""
+    """Agent, path and port of each discovery file."""
     for row in (row for row in catalog.ROWS if row.bridge):
         place, pattern = PLACES[row.bridge]
         directory = place(environ)
@@ -96,7 +96,7 @@ def _number(content: dict[str, Any], key: str) -> int:
 
 
 def _is_mine(path: str) -> bool:
-    """Agents pass over other users' files too; Gemini's lie in a directory that all share."""
+    """Whether the file is this user's. Agents ignore those of others too; Gemini's are in a directory that all users share."""
     try:
         return os.lstat(path).st_uid == os.geteuid()
     except OSError:

@@ -1,6 +1,6 @@
 """The sockets of this user's editors, and what each editor reports about itself.
 
-The guard's own way of finding and asking (``guard.find``, ``guard.ask``), so that what is shown is what it would see.
+It uses the guard's own modules (``guard.find``, ``guard.ask``), so that it shows exactly what the guard would see.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 @dataclass(frozen=True)
 class Socket:
-    """``state``: "silent" accepts connections but does not answer in the guard's time, ``problem`` is what it does instead;
-    "not ours" has a name as an editor in ``here`` would have it, and is another user's or no socket at all.
+    """``state``: "silent": accepts connections but does not answer within the guard's deadline; ``problem``: what it does
+    instead. "not ours": has the name of an editor's socket in ``here``, but is another user's, or not a socket.
     """
 
     path: str
@@ -45,7 +45,7 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class Editor:
-    """A running editor. ``agents``: process ids of those that its bridge serves."""
+    """A running editor. ``agents``: the process ids of the agents that its bridge serves."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ class Editor:
     agents: list[int] = field(default_factory=list)
 
 
-def look(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
+def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
     """All sockets and editors, those of ``directory`` first. ``deadline``: milliseconds for all editors together."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)
@@ -69,7 +69,7 @@ def look(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple
     for answer in answers:
         here = answer.path.startswith(prefix) or answer.path in at_home
         state: State = "live" if _is_snapshot(answer.result) else "silent"
-        problem = "" if state == "live" else answer.problem or "answered nonsense"
+        problem = "" if state == "live" else answer.problem or "sent an invalid answer"
         sockets.append(Socket(answer.path, answer.kind, state, here, problem))
     known = {entry.path for entry in sockets}
     sockets += [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if path not in known]
@@ -84,7 +84,7 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Remove stale sockets whose process, named in them, is gone: another one may be a Neovim about to listen."""
+    """Removes stale sockets whose process, which their name contains, has ended: a running Neovim may be about to listen."""
     swept = []
     for entry in sockets:
         name = os.path.basename(entry.path)
@@ -97,7 +97,7 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def _listens(path: str) -> bool:
-    """Whether somebody does, or might: one that is busy has a full queue."""
+    """Whether a process listens, or may: the queue of a busy one is full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -110,7 +110,7 @@ def _listens(path: str) -> bool:
 
 
 def _not_ours(prefix: str, found: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Files in the directory that have the name of an editor's socket, and were ignored."""
+    """Files in the directory that have the name of an editor's socket but were ignored."""
     known = {path for path, _ in found}
     place, _, beginning = prefix.rpartition("/")
     with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """Asks each editor for its report; then again for the state of every open file."""
+    """Asks each editor for its report, then for the state of every open file."""
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})
     for file in ask.ask(sockets, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
@@ -146,7 +146,7 @@ def _open_files(result: Any) -> list[str]:
 
 
 def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
-    """One for each process; several sockets may lead to it. Those of ``directory`` first."""
+    """One entry for each process, which may have several sockets. Those of ``directory`` first."""
     by_pid: dict[tuple[str, int], list[ask.Answer]] = {}
     for answer in answers:
         if _is_snapshot(answer.result):
@@ -186,6 +186,6 @@ def _rank(file: OpenFile) -> tuple[bool, bool, str]:
 
 
 def _related(folder: str, directory: str) -> bool:
-    """Whether one of them is or contains the other."""
+    """Whether the paths are equal or one contains the other."""
     shorter, longer = sorted((folder, directory), key=len)
     return longer == shorter or longer.startswith(shorter.rstrip("/") + "/")

@@ -1,4 +1,4 @@
-"""How often the guard has failed lately, according to its log: an agent's terminal does not show failures."""
+"""How often the guard has failed recently, from its log: an agent's terminal does not show failures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 SECONDS: Final = 24 * 60 * 60
 
 LATEST: Final = 65_536
-"""Bytes at the end of the log that are looked at."""
+"""Bytes at the end of the log that are read."""
 
 FAILED: Final = re.compile(
     r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"
 )
-"""As ``guard.failure`` writes it."""
+"""The format of ``guard.failure``."""
 
 
 def problems(named: str | None) -> list[str]:
@@ -36,11 +36,11 @@ def problems(named: str | None) -> list[str]:
     often = "once" if len(found) == 1 else f"{len(found)} times"
     then = "let the call through" if how == "open" else "denied it"
     return [
-        f"The guard failed {often} within a day. Last, at {when[11:16]} for {agent}, it {then}: {what}. {path} has all."
+        f"The guard failed {often} within a day. Last, at {when[11:16]} for {agent}, it {then}: {what}. {path} has the details."
     ]
 
 
 def log_file() -> str:
-    """Where the guard logs unless a setting says otherwise; the file may be missing."""
+    """The guard's default log file, which may not exist."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return os.path.join(base if base.startswith("/") else Path.home() / ".local" / "state", "drawbridge", "guard.log")

@@ -1,4 +1,4 @@
-"""Whether the guard is installed where agents look for it, and answers; and whether Claude Code asks at all."""
+"""Whether the guard is installed in the agents' settings and answers, and whether Claude Code asks before it writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILIN
 @dataclass(frozen=True)
 class Guard:
     """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch all
-    hooks off; "broken": what is installed can't run, so it guards nothing; "unreadable": the file is not valid.
+    hooks off; "broken": the installed guard can't run, so nothing is protected; "unreadable": the file is not valid.
     ``milliseconds``: the duration of a sample call, 0 if none was made.
     """
 
@@ -46,15 +46,15 @@ class Guard:
 
 @dataclass(frozen=True)
 class Permissions:
-    """Claude Code's ``permissions.defaultMode`` as the settings files have it, and which file it is from ("" for none)."""
+    """Claude Code's ``permissions.defaultMode`` in the settings files, and the file that it is from ("" for none)."""
 
     mode: str
     file: str
     asks: bool
 
 
-def look(directory: str) -> list[Guard]:
-    """One for each settings file that has the guard or can't be read, and one for each agent without any."""
+def inspect(directory: str) -> list[Guard]:
+    """One entry for each settings file that contains the guard or can't be read, and one for each agent without any."""
     found = []
     for agent in AGENTS.values():
         files = _settings_files(agent, directory)
@@ -69,7 +69,7 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 
 
 def permissions(directory: str) -> Permissions:
-    """The mode in which such an agent starts in the directory, according to its settings; the last file that has it counts."""
+    """The mode in which such an agent starts in the directory: that of the last settings file that contains one."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):
@@ -86,13 +86,13 @@ class _File(NamedTuple):
 
 
 def _settings_files(agent: AgentHooks, directory: str) -> list[_File]:
-    """Those that count in the directory, the weakest first, the person's own at the beginning."""
+    """The settings files that apply in the directory, those with the lowest precedence first, beginning with the person's."""
     places = agent.settings_files(Path(directory))
     return [_File(scope, path, _read(path, agent)) for path, scope in places.items()]
 
 
 def _switches(agent: AgentHooks, files: Iterable[_File]) -> Iterator[str]:
-    """What in the settings switches all hooks off, in whichever file it is."""
+    """The settings that switch all hooks off, in any of the files."""
     for file in files:
         yield from (f"{switch.name} in {switch.path}" for switch in agent.switches(file.path, file.content))
 
@@ -140,18 +140,18 @@ def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]
         for group in groups if isinstance(groups, list) else ():
             handlers = value_at(group, "hooks")
             for handler in handlers if isinstance(handlers, list) else ():
-                if hooks.is_ours(handler, agent.name):
+                if hooks.is_guard_hook(handler, agent.name):
                     command, arguments = handler["command"], handler.get("args")
                     by_shell = not isinstance(arguments, list)
                     yield event, shlex.split(command.removesuffix(agent.or_else)) if by_shell else [command, *arguments]
 
 
 def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[str, float]:
-    """What is wrong with the command ("" for nothing), and the milliseconds that it took to answer."""
+    """The problem with the command ("" for none), and the milliseconds that it took to answer."""
     if missing := _missing(words):
         return missing, 0
     if project is not None and not _is_setups_own(agent.name, words, project):
-        return "", 0  # the project's words, which need not be what they seem: they are not run here
+        return "", 0  # a project's own command, which may do anything, is not run here
     event, tool, given = agent.sample
     call = {"session_id": "drawbridge-info", "transcript_path": "", "cwd": "/", "hook_event_name": event}
     began = time.monotonic()
@@ -164,7 +164,7 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it gave no answer within {RUN_SECONDS:g} seconds", 0
+        return f"it did not answer within {RUN_SECONDS:g} seconds", 0
     except OSError as error:
         return f"it can't be run: {(error.strerror or 'unknown reason').lower()}", 0
     took = round((time.monotonic() - began) * 1000, 1)
@@ -175,11 +175,11 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
         json.loads(ended.stdout)
     except ValueError:
         return "its answer is not JSON", took
-    return last, took  # it prints nothing there while it works
+    return last, took  # a working guard prints nothing there
 
 
 def _missing(words: list[str]) -> str:
-    """The interpreter, the stub and the copy that the stub names must all be there."""
+    """The first missing file among the interpreter, the stub and the copy that the stub names."""
     if not os.access(words[0], os.X_OK):
         return f"{words[0]} is gone" if not os.path.exists(words[0]) else f"{words[0]} can't be run"
     for stub in (word for word in words[1:] if word.endswith(".py")):
@@ -194,7 +194,7 @@ def _missing(words: list[str]) -> str:
 
 
 def _is_setups_own(agent: str, words: list[str], project: str) -> bool:
-    """Whether these are the very words that setup would write today."""
+    """Whether this is exactly the command that setup would write today."""
     try:
         return words in [installed.fast_command(agent), installed.fast_command(agent, Path(project))]
     except DrawbridgeError:

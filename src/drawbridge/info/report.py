@@ -42,10 +42,10 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     guard_settings = settings.load("hook", HookSettings, {})
     places = guard_settings.socket_dir
     unseen = editors.unseen(places)
-    sockets, there = editors.look(here, places, guard_settings.deadline)
-    found = bridges.look()
+    sockets, there = editors.inspect(here, places, guard_settings.deadline)
+    found = bridges.inspect()
     swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
-    installed = guards.look(here)
+    installed = guards.inspect(here)
     prefix = launcher.socket_prefix(here)
     return Report(
         directory=here,
@@ -73,7 +73,7 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
         elif guard.state == "off":
             problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
-            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may pass over what is in it.")
+            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it.")
         elif guard.state == "works" and guard.problem:
             problems.append(f"The guard for {name} is of another version: {guard.problem}. {reinstall}")
     return problems

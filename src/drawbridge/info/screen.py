@@ -1,4 +1,4 @@
-"""The report as a person reads it: one line a thing, the directory's own first, and at the end what should be mended."""
+"""The report for people: one line for each thing, those of the directory first, and the problems at the end."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ FILES_SHOWN: Final = 6
 
 LABEL: Final = 9
 LONGEST_LABEL: Final = 28
-"""Columns of what a line begins with, after its mark: as a rule, and at most."""
+"""Columns of a line's label, after its mark: usually, and at most."""
 
 NARROWEST: Final = 40
 
 ASCII: Final = {"●": "*", "✗": "x", "○": "o", "▸": ">", "·": "-", "…": "~"}
 
 STYLES: Final = {"●": "accepted", "✗": "error", "○": "dim", "▸": "path", "·": "dim", " ": "context"}
-"""A mark and how it is painted: there and well, broken, not there, the current one, a remark."""
+"""A mark and its style: working, broken, missing, current, remark."""
 
 
 class Line(NamedTuple):
-    """``text`` is cut in its middle where the line gets too long; ``note`` stands at the right."""
+    """``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right."""
 
     mark: str
     label: str
@@ -66,7 +66,7 @@ def draw(report: Report, terminal: Terminal) -> str:
 
 
 def short(path: str, directory: str = "") -> str:
-    """A path as a person would write it in ``directory``: below it, or from their home."""
+    """A path as a person would write it in ``directory``: relative to it, or to their home directory."""
     home = os.path.expanduser("~")
     for place, name in ((directory, ""), (home, "~")):
         if place not in ("", "/") and path == place and name:
@@ -91,7 +91,7 @@ def _editors(report: Report) -> Iterator[Line]:
 
 
 def _files(editor: Editor, directory: str) -> Iterator[Line]:
-    """The current one first. Of an editor elsewhere only what it has not saved."""
+    """The files of an editor, the current one first; of an editor elsewhere only those with unsaved changes."""
     shown = 0
     for file in editor.files:
         if file.modified or (editor.here and shown < FILES_SHOWN):
@@ -154,7 +154,7 @@ def _guards(report: Report) -> Iterator[Line]:
         elif guard.problem:
             yield Line("●", guard.agent, path, "of another version", "warn")
         else:
-            took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tried"
+            took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tested"
             yield Line("●", guard.agent, path, took)
 
 
@@ -171,7 +171,7 @@ def _approval(report: Report) -> Iterator[Line]:
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
-    """As wide as the terminal and no wider; elsewhere (0) whole. ``labels``: columns of the section's labels."""
+    """One line, exactly as wide as the terminal; uncut if the width is 0. ``labels``: columns of the section's labels."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
     label = _fit(line.label, labels if width else 0, terminal)
@@ -198,7 +198,7 @@ def _wrapped(text: str, width: int, terminal: Terminal) -> list[str]:
 
 
 def _fit(text: str, room: int, terminal: Terminal) -> str:
-    """In ``room`` columns (0: any), without the middle, since the ends of a path matter most."""
+    """Cuts the text to ``room`` columns (0: any) in its middle, since the ends of a path matter most."""
     text = harmless(text)
     if not room or columns(text) <= room:
         return text
@@ -212,7 +212,7 @@ def _fit(text: str, room: int, terminal: Terminal) -> str:
 
 
 def columns(text: str) -> int:
-    """On a terminal: East Asian letters are two wide, marks that join the letter before them are none."""
+    """The width on a terminal: East Asian letters have two columns, combining marks none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text

@@ -28,7 +28,7 @@ MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 Fields: TypeAlias = Iterable[tuple[str, str]]
 
 
-class Asked(Struct, frozen=True):
+class RequestHead(Struct, frozen=True):
     """A request's head is complete. ``refuse`` it, ``accept_websocket`` (where ``upgrade``), or ``read_body``."""
 
     head: Head
@@ -46,7 +46,7 @@ class HungUp(Struct, frozen=True):
     """The peer of an HTTP exchange disconnected before it was answered completely."""
 
 
-Event: TypeAlias = Asked | Body | HungUp | Message | Closed
+Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
 
 
 class HttpConnection:
@@ -56,7 +56,7 @@ class HttpConnection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
         self._message_limit = message_limit
         self._binary_as_text = binary_as_text
-        self._asked: Asked | None = None
+        self._asked: RequestHead | None = None
         self._bodyless = False
         self._body: bytearray | None = None
         self._whole = False
@@ -106,7 +106,7 @@ class HttpConnection:
         out, self._out = self._out, []
         return out + self.websocket.outgoing() if self.websocket is not None else out
 
-    # answers to Asked
+    # answers to RequestHead
 
     def respond(self, status: int, text: str, headers: Fields = ()) -> None:
         """A short plain answer; the connection ends after it."""
@@ -118,13 +118,13 @@ class HttpConnection:
         self.respond(refusal.status, refusal.reason, headers)
 
     def accept_websocket(self, subprotocol: str | None = None) -> Sequence[Event]:
-        """Answer an ``Asked`` with ``upgrade``; events that came in behind the request are returned.
+        """Answer an ``RequestHead`` with ``upgrade``; events that came in behind the request are returned.
 
         A request that is no valid WebSocket handshake is answered 400 or 426 and nothing is opened.
         """
         assert self._asked is not None, "nobody asked for a WebSocket"
         if not self._asked.upgrade:
-            self.respond(426, "Here a WebSocket is served, nothing else.", [("Upgrade", "websocket")])
+            self.respond(426, "This path serves WebSockets only.", [("Upgrade", "websocket")])
             return []
         if not self._bodyless or self._http.their_http_version != b"1.1":
             self.respond(400, "A WebSocket handshake is an HTTP/1.1 request without a body.")
@@ -233,7 +233,7 @@ class HttpConnection:
             return []
         wants = "upgrade" in (token.lower() for token in head.tokens("connection"))
         offers = "websocket" in (token.lower() for token in head.tokens("upgrade"))
-        self._asked = Asked(head, wants and offers)
+        self._asked = RequestHead(head, wants and offers)
         self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
         if self._asked.upgrade and self._bodyless:
             self._http.next_event()  # the end of the message; only behind it h11 offers the switch

@@ -95,4 +95,4 @@ def _event(message: Any) -> Event:
         case [2, str(method), list(params)]:
             return Notification(method, params)
         case _:
-            raise BadMessage("A message is neither a request, nor an answer, nor a notification.")
+            raise BadMessage("A message is not a request, a response or a notification.")

@@ -31,8 +31,8 @@ from drawbridge.server.protocol.messages import (
     RunStarted,
     SessionChanged,
     SessionReset,
+    shortened,
 )
-from drawbridge.server.protocol.preview import shortened
 
 __all__ = [
     "AgentLine",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from drawbridge.core.own_command import own_command
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.app.site import PATH
-from drawbridge.server.auth.addresses import bracketed, served
+from drawbridge.server.auth.access import bracketed, served
 from drawbridge.server.auth.tls import Certificate, authority_of
 from drawbridge.server.plan import Plan
 from drawbridge.transport import running

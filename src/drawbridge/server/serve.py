@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.agents.registry import agents, missing, that_see
+from drawbridge.agents.registry import agents, missing, with_image_input
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server import logs, metrics_port, upgrade
+from drawbridge.server import logs, upgrade
 from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.clients import CHECK_SECONDS, Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
-from drawbridge.server.app.stats import Monitor
-from drawbridge.server.auth.access import Access, OwnNames, owner_token
-from drawbridge.server.auth.addresses import served
+from drawbridge.server.app.stats import EVERY_SECONDS, METRICS_HOST, Monitor, serving_metrics
+from drawbridge.server.auth.access import Access, OwnNames, owner_token, served
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
-from drawbridge.server.notifications.push import Subscriptions
 from drawbridge.server.notifications.send import Notifier
+from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
+from drawbridge.server.sessions import upkeep
 from drawbridge.server.terminal_sessions.socket import private_socket
 from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
@@ -92,7 +94,7 @@ async def _serve(
     plan: Plan, listener: socket.socket, entrance: Entrance, names: OwnNames, certificate: Certificate | None
 ) -> int:
     stop = _stop_at_signals()
-    metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
+    metered = None if plan.metrics_port is None else _listen(METRICS_HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
     writers, host = Writers(), socket.gethostname()
@@ -133,14 +135,14 @@ async def _serve(
         scopes=scopes_of(COMMANDS),
         health=monitor.health,
         push=notifier.subscriptions,
-        that_see=that_see(known),
+        with_image_input=with_image_input(known),
     )
     dispatch = Dispatch(COMMANDS, core, server, entrance, blobs)
     ours = certificate is not None and plan.certificate is None
     site = ServerSite(entrance, clients, dispatch, plan.data / "tls" if ours else None)
     tls = certificate.context() if certificate is not None else None
     async with (
-        metrics_port.serving(metered, core.metrics.total, monitor.health) as metrics,
+        serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
         private_socket(core.desk, core.context.editors),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
@@ -157,10 +159,12 @@ async def _serve(
             show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking)
             tasks = BackgroundTasks(logger)
             try:
-                tasks.start(monitor.run(clients), "measuring the server")
-                tasks.start(core.upkeep.run(), "maintenance")
-                tasks.start(clients.watch(), "checking which clients may stay")
-                tasks.start(_renew(plan, names, certificate, tls), "renewing the certificate")
+                tasks.repeat(partial(monitor.report, clients), EVERY_SECONDS, "measuring the server", at_once=True)
+                tasks.repeat(core.upkeep.round, upkeep.EVERY_SECONDS, "maintenance", at_once=True)
+                tasks.repeat(clients.check, CHECK_SECONDS, "checking which clients may stay")
+                if certificate is not None:
+                    renew = partial(_renew, plan, names, certificate, tls)
+                    tasks.repeat(renew, RENEWAL_SECONDS, "renewing the certificate")
                 await stop.wait()
             finally:
                 await tasks.close()
@@ -169,7 +173,7 @@ async def _serve(
         try:
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
-            logger.error("not everything has ended within %g s", ENDING_SECONDS)
+            logger.error("not everything ended within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
 
@@ -208,23 +212,21 @@ def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
     return (*names.names, *served(plan.host, plan.public_hosts))
 
 
-async def _renew(plan: Plan, names: OwnNames, certificate: Certificate | None, tls: Any) -> None:
-    """Every hour, renews the server's own certificate in time, or for a new address of this machine; loads one that the owner
-    has replaced.
+async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any) -> None:
+    """Renews the server's own certificate in time, or for a new address of this machine; loads one that the owner has
+    replaced.
     """
-    while certificate is not None:
-        await asyncio.sleep(RENEWAL_SECONDS)
-        before = certificate.fingerprint
-        try:
-            if plan.certificate is None:
-                own_certificate(plan.data / "tls", _served(plan, names))
-            certificate.context()
-            certificate.load_into(tls)
-        except (DrawbridgeError, OSError, ValueError) as error:
-            logger.error("the certificate could not be renewed: %s", error)
-            continue
-        if certificate.fingerprint != before:
-            logger.warning("new certificate, SHA-256 %s", certificate.fingerprint)
+    before = certificate.fingerprint
+    try:
+        if plan.certificate is None:
+            own_certificate(plan.data / "tls", _served(plan, names))
+        certificate.context()
+        certificate.load_into(tls)
+    except (DrawbridgeError, OSError, ValueError) as error:
+        logger.error("the certificate could not be renewed: %s", error)
+        return
+    if certificate.fingerprint != before:
+        logger.warning("new certificate, SHA-256 %s", certificate.fingerprint)
 
 
 @contextlib.contextmanager
@@ -262,10 +264,13 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
         )
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
-        raise NoPort(
-            f"Port {port} on {host} is not available: {why}. Nothing was started. Stop the program that listens "
-            f"there, or choose another port with {flag}."
-        ) from None
+        if error.errno == errno.EADDRINUSE:
+            remedy = f"Stop the program that listens there, or choose another port with {flag}."
+        elif error.errno == errno.EADDRNOTAVAIL:
+            remedy = "Choose an address of this machine with --host."
+        else:
+            remedy = f"Choose another port with {flag}."
+        raise NoPort(f"Port {port} on {host} is not available: {why}. Nothing was started. {remedy}") from None
     listener.setblocking(False)
     return listener
 

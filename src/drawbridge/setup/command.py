@@ -97,15 +97,15 @@ def _plan(chosen: SetupSettings) -> Plan:
 
 
 def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
-    """The plan that the person chooses, and whether to carry it out."""
+    """The plan that the person chooses, and whether to apply it."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
     agent = AGENTS.get(chosen.target)
     mode = agent.ask_mode if agent and not chosen.remove else None
     if agent and mode and chosen.ask_mode is None and not notes.asks(agent, project):
-        _say("")
-        _say_wrapped(mode.unasked)
-        _say(
+        _print("")
+        _print_wrapped(mode.unasked)
+        _print(
             f'  a  do this, and make {agent.title} ask ({".".join(map(str, mode.mode))} = "{mode.asking}", no auto mode)'
         )
         more.insert(0, "a")
@@ -114,10 +114,10 @@ def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
         _show(plan)
     if answer == "a" and "a" in more:
         return _plan(chosen._replace(ask_mode=True)), True
-    told = dataclasses.replace(
+    shown = dataclasses.replace(
         plan, notes=[note for note in plan.notes if not (mode and note.startswith(mode.unasked))]
     )
-    return told, answer in ("y", "yes")
+    return shown, answer in ("y", "yes")
 
 
 def _asking(chosen: SetupSettings) -> bool:
@@ -129,7 +129,7 @@ def _answer(question: str) -> str:
     try:
         return input(question).strip().lower()
     except EOFError:
-        _say("")
+        _print("")
         return ""
 
 
@@ -143,7 +143,7 @@ def _summarize(plan: Plan) -> bool:
             _show_lines(lines)
         else:
             long = True
-            _say_wrapped(f"{VERBS.get(step.kind, step.kind)} {step.path}{f': {about}' if about else ''}", "  ")
+            _print_wrapped(f"{VERBS.get(step.kind, step.kind)} {step.path}{f': {about}' if about else ''}", "  ")
     return long
 
 
@@ -161,25 +161,25 @@ def _show_lines(lines: list[str]) -> None:
 
 def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
-        _say("Nothing was changed: there is no terminal to ask on. Run this again with --yes.", sys.stderr)
+        _print("Nothing was changed: there is no terminal to confirm it in. Run this again with --yes.", sys.stderr)
     if chosen.json:
-        _say(json.dumps(said))
+        _print(json.dumps(said))
         return
     if not plan.steps:
-        _say(plan.nothing)
+        _print(plan.nothing)
     elif said["applied"]:
         for facts in said["files"]:
             if facts["backup"]:
-                _say(f"The previous {facts['path']} was saved as {facts['backup']}.")
-        _say(plan.done)
+                _print(f"The previous {facts['path']} was saved as {facts['backup']}.")
+        _print(plan.done)
     elif not unasked:
-        _say("Nothing was changed.")
+        _print("Nothing was changed.")
     for note in plan.notes:
-        _say(f"Note: {note}", sys.stderr)
+        _print(f"Note: {note}", sys.stderr)
 
 
-def _say_wrapped(text: str, indent: str = "") -> None:
-    """Wrapped at words on a terminal, else in one line."""
+def _print_wrapped(text: str, indent: str = "") -> None:
+    """Prints text, wrapped at words on a terminal, else in one line."""
     terminal = Terminal(sys.stdout)
     width = terminal.width() if terminal.is_terminal else sys.maxsize
     lines = textwrap.wrap(
@@ -193,7 +193,7 @@ def _say_wrapped(text: str, indent: str = "") -> None:
     terminal.write("\n".join(lines) + "\n")
 
 
-def _say(line: str, stream: TextIO | None = None) -> None:
+def _print(line: str, stream: TextIO | None = None) -> None:
     Terminal(stream or sys.stdout).write(harmless(line) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Lasting copies of parts of this package: named by their content, put in place in one step, removed when nothing uses them."""
+"""Lasting copies of parts of this package: named by their content, installed atomically, removed when nothing uses them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def digest(folder: Path, parts: Iterable[str]) -> str:
 def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepare: Callable[[Path], None]) -> None:
     """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` gets the new folder before it is moved to its place.
 
-    Raises ``NotPrivate`` where it can't be written; then nothing is there that was not there before.
+    Raises ``NotPrivate`` if it can't be written; then nothing has changed.
     """
     make_private_directory(str(place.parent))
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
@@ -68,7 +68,7 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
 
 
 def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
-    """Removes copies that nothing uses any more, what was left unfinished, and the directory if nothing else is in it."""
+    """Removes unused and unfinished copies, and the directory if it is then empty."""
     for entry in list(directory.iterdir()) if directory.is_dir() else []:
         unfinished = UNFINISHED.fullmatch(entry.name)
         old = NAME.fullmatch(entry.name) and not is_used(entry)

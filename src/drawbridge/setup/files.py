@@ -1,4 +1,4 @@
-"""The files that setup changes: checked first, shown as a diff, written in one step, with a copy of what they were."""
+"""The files that setup changes: checked first, shown as a diff, written atomically, with a copy of the former content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEW_FILE = 0o600
 
 
 class Step(Protocol):
-    """One thing that setup does: shown by its lines, in the manner of a unified diff, then applied."""
+    """One step of setup: shown by its lines, in the form of a unified diff, then applied."""
 
     @property
     def path(self) -> Path: ...
@@ -35,8 +35,8 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Change:
-    """A file that is made, changed or removed (None: it is not there). ``path`` may be a link: then it stays, and what
-    it leads to is written. ``keep``: what was there is copied beside it first."""
+    """A file that is created, changed or removed (content None: it does not exist). If ``path`` is a link, its target is
+    written. ``keep``: the former content is copied to a file beside it first."""
 
     path: Path
     before: bytes | None
@@ -54,7 +54,7 @@ class Change:
         return [line for lines in diff for line in lines.split("\n")]
 
     def check(self) -> None:
-        """Raises ``NotWritable`` before anything is done. A file that is marked read-only is so for root too."""
+        """Raises ``NotWritable`` before anything is changed. A read-only file is respected even as root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
             raise NotWritable(f"Nothing was changed: {self.path} is read-only. Make it writable and run this again.")
@@ -123,7 +123,7 @@ def _keep(path: Path, content: bytes) -> Path:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    """In one step: a reader sees the old content or the new, never a part."""
+    """Writes atomically: a reader sees the old content or the new, never a part."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _write_new(temporary, content, mode)
@@ -141,7 +141,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def _lines(content: bytes | None) -> list[str]:
-    """As a diff shows them, with a note after a last line without a line break."""
+    """The lines for a diff, with a note after a last line without a line break."""
     text = (content or b"").decode("utf-8", "replace")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     last = lines.pop()

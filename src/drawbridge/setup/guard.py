@@ -46,7 +46,7 @@ class Loaded:
     blank: str | None = None
 
     def with_(self, document: Document) -> bytes | None:
-        """What is to be in the file."""
+        """The new content of the file."""
         if document.text == self.document.text:
             return self.content
         return self.prefix + document.text.encode()
@@ -73,7 +73,7 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """``ask_mode``: whether the agent is to ask before it writes (None: as it is)."""
+    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None: unchanged)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)
@@ -82,12 +82,12 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
     groups = agent.groups(command, settings, can_block=can_block)
     former = _former(agent, made)
     try:
-        document = hooks.put(loaded.document, groups, name, made.containers if made else ())
+        document = hooks.add(loaded.document, groups, name, made.containers if made else ())
         if ask_mode and agent.ask_mode:
             for path, value in agent.ask_mode.values.items():
                 if document.get(path) != value:
                     former[path] = (document.source(path),) if path in document else ()
-                    document = hooks.put_value(document, path, value)
+                    document = hooks.set_value(document, path, value)
         elif ask_mode is False and made:
             document, former = _without_ask_mode(agent, document, made), _former(agent, None)
     except hooks.Unfit as error:
@@ -102,7 +102,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
     new = _record(agent, loaded, document, made, former)
 
     def finish() -> None:
-        installed.install_copy()  # its bytecode, where the interpreter is another than before
+        installed.install_copy()  # for the bytecode of another interpreter than before
         record.save(loaded.path, new)
         installed.remove_old()
 
@@ -130,7 +130,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
     document, after = loaded.document, loaded.content
     if made:
         document = _without_ask_mode(agent, document, made)
-    document = hooks.take(document, name, made.containers if made else None)
+    document = hooks.remove(document, name, made.containers if made else None)
     if loaded.content is not None:
         after = loaded.with_(document)
         if made and document.value == {} and not document.has_comments:
@@ -152,11 +152,9 @@ def plan_removal(name: str, project: Path | None) -> Plan:
     return Plan(
         steps,
         done=f"Done: {agent.title} no longer calls the guard.",
-        nothing=f"Nothing to remove: {loaded.path} contains nothing of Drawbridge.",
+        nothing=f"Nothing to remove: {loaded.path} contains nothing from setup.",
         about={
-            loaded.path: "the guard's hooks are removed"
-            if after is not None
-            else "it contains nothing but the guard's hooks",
+            loaded.path: "the guard's hooks are removed" if after is not None else "it contains only the guard's hooks",
             stub: "what the hooks start",
         },
         finish=finish,
@@ -177,14 +175,14 @@ def _without_ask_mode(agent: AgentHooks, document: Document, made: Record) -> Do
     values = agent.ask_mode.values if agent.ask_mode else {}
     for path, former in reversed(_former(agent, made).items()):
         if former is not None:
-            document = hooks.take_value(document, path, values[path], next(iter(former), None), made.containers)
+            document = hooks.restore_value(document, path, values[path], next(iter(former), None), made.containers)
     return document
 
 
 def _record(agent: AgentHooks, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
     there = hooks.containers(loaded.document, former)
     # Of hooks whose record is lost, their lists and objects count as setup's too, once nothing else is in them.
-    known = made.containers if made else frozenset(there if hooks.has_ours(loaded.document, agent.name) else ())
+    known = made.containers if made else frozenset(there if hooks.has_guard_hooks(loaded.document, agent.name) else ())
     containers = frozenset((hooks.containers(document, former) - there) | (known & there))
     if made and loaded.content is not None:
         created, blank, directories = made.created, made.blank, made.directories

@@ -1,7 +1,7 @@
-"""Hooks in an agent's settings: recognises, adds and removes those of Drawbridge. Pure.
+"""Hooks in an agent's settings: recognizes, adds and removes those of Drawbridge. Pure.
 
-All three agents have one shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups go to the
-end of a list, so that the person's keep their places: Codex remembers by them which ones it trusts.
+All agents use the same shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups are added at the
+end of a list, so that the person's keep their positions, by which Codex remembers which ones it trusts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Unfit(Exception):
     """The settings have something else in the place of hooks, which the text names."""
 
 
-def is_ours(handler: Any, agent: str) -> bool:
-    """Whether it calls the guard that setup installs for ``agent``, wherever that is: for any scope, in any copy."""
+def is_guard_hook(handler: Any, agent: str) -> bool:
+    """Whether the handler calls a guard that setup installed for ``agent``, of any scope and in any directory."""
     if not isinstance(handler, dict):
         return False
     words, command = handler.get("args"), handler.get("command")
@@ -31,7 +31,7 @@ def is_ours(handler: Any, agent: str) -> bool:
     if isinstance(command, str):
         try:
             words = [*words, *shlex.split(command)]
-        except ValueError:  # a quote that is not closed
+        except ValueError:  # an unclosed quote
             return False
     return any(isinstance(word, str) and _is_stub(PurePath(word), agent) for word in words)
 
@@ -41,39 +41,39 @@ def _is_stub(path: PurePath, agent: str) -> bool:
     return path.suffix == ".py" and name == agent and path.parts[-3:-1] == ("drawbridge", "guard")
 
 
-def put(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
+def add(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
     """The settings with one group of Drawbridge for each event in ``wanted``, and no other hooks of Drawbridge. Raises
     ``Unfit``."""
     _check(document, wanted)
-    for event in [event for event, _, _ in _ours(document, agent) if event not in wanted]:
-        document = take(document, agent, made, only=event)
+    for event in [event for event, _, _ in _guard_hooks(document, agent) if event not in wanted]:
+        document = remove(document, agent, made, only=event)
     if HOOKS not in document:
         return document.insert(HOOKS, {event: [group] for event, group in wanted.items()})
     for event, group in wanted.items():
         if (*HOOKS, event) not in document:
             document = document.insert((*HOOKS, event), [group])
         else:
-            document = _put_into_list(document, event, group, agent)
+            document = _add_to_list(document, event, group, agent)
     return document
 
 
-def _put_into_list(document: Document, event: str, group: Group, agent: str) -> Document:
-    places = [(g, h) for where, g, h in _ours(document, agent) if where == event]
+def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Document:
+    places = [(g, h) for where, g, h in _guard_hooks(document, agent) if where == event]
     if not places:
         return document.insert((*HOOKS, event, -1), group)
     for number, handler in reversed(places[1:]):
         document = _without(document, event, number, handler)
     number, handler = places[0]
     path: Path = (*HOOKS, event, number)
-    if len(document.get((*path, "hooks"))) > 1:  # the person has put others beside it: their matcher is theirs
+    if len(document.get((*path, "hooks"))) > 1:  # the person has added others to the group: its matcher is theirs
         path, group = (*path, "hooks", handler), group["hooks"][0]
     return document if document.get(path) == group else document.replace(path, group)
 
 
-def take(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
-    """The settings without Drawbridge's hooks. Lists and objects that are empty then go too, if setup ``made`` them
-    (None: not known, so it did)."""
-    places = [place for place in _ours(document, agent) if only in (None, place[0])]
+def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
+    """The settings without Drawbridge's hooks. Lists and objects that become empty are removed if setup ``made`` them
+    (None: unknown, so all of them)."""
+    places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)
     emptied: list[Path] = [(*HOOKS, event) for event in reversed(dict.fromkeys(event for event, _, _ in places))]
@@ -83,8 +83,8 @@ def take(document: Document, agent: str, made: Collection[Path] | None, only: st
     return document
 
 
-def put_value(document: Document, path: Path, value: str) -> Document:
-    """With a text at ``path``. Raises ``Unfit``."""
+def set_value(document: Document, path: Path, value: str) -> Document:
+    """The settings with a text at ``path``. Raises ``Unfit``."""
     container = path[:-1]
     if not isinstance(document.get(container, {}), dict):
         raise Unfit(f"{container[0]} is {_kind(document.get(container))}, not an object")
@@ -95,9 +95,9 @@ def put_value(document: Document, path: Path, value: str) -> Document:
     return document.insert(container, {path[-1]: value})
 
 
-def take_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """As it was before ``put_value(document, path, value)``. ``former``: the source text that was there, None if there was
-    nothing. A value that was changed since stays."""
+def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
+    """Undoes ``set_value(document, path, value)``. ``former``: the source text before it, None if there was no value. A value
+    that was changed since then stays."""
     container = path[:-1]
     if document.get(path) != value:
         return document
@@ -107,12 +107,12 @@ def take_value(document: Document, path: Path, value: str, former: str | None, m
     return document.delete(container) if not document.get(container) and container in made else document
 
 
-def has_ours(document: Document, agent: str) -> bool:
-    return any(True for _ in _ours(document, agent))
+def has_guard_hooks(document: Document, agent: str) -> bool:
+    return any(True for _ in _guard_hooks(document, agent))
 
 
 def containers(document: Document, values: Iterable[Path] = ()) -> set[Path]:
-    """Those that setup may have to make, for hooks and for ``values``."""
+    """The paths of the lists and objects that setup may have to create, for hooks and for ``values``."""
     events = document.get(HOOKS, {})
     lists = ((*HOOKS, event) for event in (events if isinstance(events, dict) else ()))
     paths = {HOOKS, *(value[:-1] for value in values), *lists}
@@ -127,19 +127,19 @@ def _check(document: Document, events: Collection[str]) -> None:
             raise Unfit(f"hooks.{event} is {_kind(document.get((*HOOKS, event)))}, not a list")
 
 
-def _ours(document: Document, agent: str) -> Iterator[tuple[str, int, int]]:
+def _guard_hooks(document: Document, agent: str) -> Iterator[tuple[str, int, int]]:
     """Event, group, handler, in the order of the text. Values that do not have the form of hooks are ignored."""
     events = document.get(HOOKS, {})
     for event, groups in events.items() if isinstance(events, dict) else ():
         for number, group in enumerate(groups if isinstance(groups, list) else ()):
             handlers = group.get("hooks") if isinstance(group, dict) else None
             for place, handler in enumerate(handlers if isinstance(handlers, list) else ()):
-                if is_ours(handler, agent):
+                if is_guard_hook(handler, agent):
                     yield event, number, place
 
 
 def _without(document: Document, event: str, number: int, handler: int) -> Document:
-    """Without one handler, and without its group where it was the only one."""
+    """The settings without one handler, and without its group if it was the only one."""
     group = (*HOOKS, event, number)
     if len(document.get((*group, "hooks"))) == 1:
         return document.delete(group)

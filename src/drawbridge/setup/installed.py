@@ -1,14 +1,14 @@
-"""The installed form of the guard: a copy that outlives the environment it came from, and a stub for each agent.
+"""The installed guard: a copy that is independent of the environment it came from, and a stub for each agent.
 
 ::
 
     <data directory>/drawbridge/guard/
-        0f3a9c1b2d4e/drawbridge/…    a copy of what the guard is made of, named by its content, with its bytecode
+        0f3a9c1b2d4e/drawbridge/…    a copy of the guard's modules, named by their content, with their bytecode
         claude.py                    the stub that Claude Code's hooks run: which copy, and with which settings
         claude-5e1f….py              the same, for the hooks of one project
 
-Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an interpreter that looks at nothing of its surroundings, and a
-file so short that reading it costs nothing (a script is compiled each time; what it imports is not).
+Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an isolated interpreter, and a stub that is short because a script,
+unlike its imports, is compiled at each start.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from drawbridge.setup.interpreter import Interpreter, choose
 CORE = tuple(f"core/{name}.py" for name in ("__init__", "errors", "privacy", "terminal_text"))
 DIALECTS = tuple(f"agents/{row.name}/{name}.py" for row in catalog.ROWS if row.hooks for name in ("__init__", "hook"))
 PARTS = ("__init__.py", "agents/__init__.py", "agents/catalog.py", *DIALECTS, *CORE, "guard", "text")
-"""What of the package the guard is made of. It imports nothing else but the standard library."""
+"""The parts of the package that the guard consists of. It imports nothing else except the standard library."""
 
 TRY = """\
 import sys
@@ -50,14 +50,14 @@ for place in ("guard", "agents"):
                 importlib.import_module(path.replace(os.sep, ".").removesuffix(".__init__"))
 from drawbridge.guard.hook import run
 """
-"""Makes the bytecode, which is taken as it is later (a copy never changes), and loads all that a call may ever load."""
+"""Compiles the bytecode, which later runs use unchecked (a copy never changes), and imports all modules that a call may use."""
 
 LOADER = (
     "import posix, sys; p = sys.argv[1]; "
     'posix.access(p, 4) or sys.exit(p + " is gone: run drawbridge setup again"); exec(open(p, "rb").read())'
 )
-"""Runs a stub. Not Python itself: it ends with code 2 where there is no such file, which agents take for a denial of whatever
-they do, prompts too (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
+"""Runs a stub. Python itself would exit with code 2 if the file is missing, which agents take for a denial of every action,
+even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to update or
@@ -99,8 +99,8 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub does whose copy is damaged: no traceback for the agent, but a line where the person looks, and a denial where
-the guard fails closed. In the stub it is a text, since that is compiled at each call."""
+"""What a stub runs if its copy is damaged: no traceback for the agent, but a line in the log, and a denial if the guard fails
+closed. The stub contains it as text, since the stub is compiled at each call."""
 
 
 def directory() -> Path:
@@ -108,18 +108,18 @@ def directory() -> Path:
 
 
 def stub_path(agent: str, project: Path | None = None) -> Path:
-    """The path of an agent's stub; with ``project``, of the one for the settings of that directory."""
+    """The path of an agent's stub; with ``project``, of the stub for that directory's settings."""
     mark = f"-{hashlib.blake2b(os.fsencode(os.path.realpath(project)), digest_size=6).hexdigest()}" if project else ""
     return directory() / f"{agent}{mark}.py"
 
 
 def fast_command(agent: str, project: Path | None = None) -> list[str]:
-    """The words that an agent starts the installed guard with."""
+    """The command with which an agent starts the installed guard."""
     return [choose().path, "-I", "-S", "-c", LOADER, str(stub_path(agent, project))]
 
 
 def install(agent: str, settings: HookSettings, project: Path | None = None) -> list[str]:
-    """Makes sure that the guard is installed for ``agent`` with these settings; the words that start it."""
+    """Installs the guard for ``agent`` with these settings, if it is not; returns the command that starts it."""
     copy = install_copy()
     stub = stub_path(agent, project)
     write_private(str(stub), stub_text(agent, settings, copy))
@@ -128,7 +128,7 @@ def install(agent: str, settings: HookSettings, project: Path | None = None) -> 
 
 
 def print_command(settings: HookSettings) -> int:
-    """``drawbridge hook --print-command``. An installed guard keeps its settings: this only shows them."""
+    """``drawbridge hook --print-command``. The settings of an installed guard are not changed."""
     agent = settings.agent
     stub = stub_path(agent)
     if not stub.exists():
@@ -166,14 +166,14 @@ def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
 
 
 def is_whole(copy: Path) -> bool:
-    """Whether nothing of it is missing or other than it was."""
+    """Whether the copy is complete and unchanged."""
     return copies.digest(copy / "drawbridge", PARTS) == copy.name
 
 
 def install_copy() -> Path:
-    """Copies what the guard is made of, unless that is done; built beside its place and moved there in one step.
+    """Copies the guard's modules, unless the copy exists: into a temporary directory, which is then renamed.
 
-    Raises ``NotPrivate`` where that can't be written, ``WorldError`` where the copy does not run.
+    Raises ``NotPrivate`` if it can't be written, ``WorldError`` if the copy does not run.
     """
     interpreter, place = choose(), copy_path()
     if is_whole(place):
@@ -184,7 +184,7 @@ def install_copy() -> Path:
 
 
 def remove_old() -> None:
-    """Removes the copies that no stub names any more."""
+    """Removes the copies that no stub uses."""
     stubs = [stub.read_text("utf-8", "replace") for stub in directory().glob("*.py")]
     copies.remove_unused(directory(), lambda copy: any(copy.name in stub for stub in stubs))
 
@@ -200,7 +200,7 @@ def _package() -> Path:
 
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:
-    """Makes its bytecode, which is taken as it is (a copy never changes), and sees whether it can be run at all."""
+    """Compiles the copy's bytecode and tests whether it runs."""
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return

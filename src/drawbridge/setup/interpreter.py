@@ -1,4 +1,4 @@
-"""Which Python runs the guard: one that starts quickly, has what the guard needs, and will still be there next month."""
+"""Chooses the Python that runs the guard: one that starts quickly, has the modules it needs, and is permanent."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ PROBE = (
 
 SYSTEM = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 NAMES = ("python3", *(f"python3.{minor}" for minor in range(20, OLDEST[1] - 1, -1)))
-PASSING = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # nothing is written there: they are to be avoided
+PASSING = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # nothing is written there: these directories are avoided
 
 
 class Interpreter(NamedTuple):
-    """``path``: no link, no shim, no virtual environment. ``tag`` is in the names of its bytecode, as ``cpython-311``."""
+    """``path``: not a link, a shim or a virtual environment. ``tag``: in its bytecode's file names, as ``cpython-311``."""
 
     path: str
     tag: str
 
 
 def choose() -> Interpreter:
-    """The interpreter below this one or, if that is in a temporary or cache directory, the system's."""
+    """This interpreter without its virtual environment or, if that is in a temporary or cache directory, the system's."""
     for candidate in _candidates():
         found = _probe(candidate)
         if found and not is_passing(found.path):
@@ -61,7 +61,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _probe(candidate: str) -> Interpreter | None:
-    """What it is below its links, shims and environments, if the guard can run there."""
+    """The real interpreter behind links, shims and environments; None if the guard can't run there."""
     try:
         command = [candidate, "-I", "-S", "-c", PROBE]
         answer = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=True).stdout

@@ -1,7 +1,7 @@
-"""A JSON text that is edited in place: comments, order, indentation and line ends stay as the person has them. Pure.
+"""Edits a JSON text in place: comments, order, indentation and line ends are preserved. Pure.
 
-An insertion adds text, and deleting what was inserted takes away exactly that text: for every document the bytes are then
-the same as before. The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
+An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as before.
+The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # its C twin;
 from typing import Any, NamedTuple, TypeAlias
 
 DEEPEST = 200
-"""The maximum nesting of lists and objects, far more than real settings have."""
+"""The maximum depth of lists and objects, far more than real settings have."""
 
 BLANK = re.compile(r"[ \t\r\n]*")
 COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -25,7 +25,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Item(NamedTuple):
-    """A member of an object or an element of a list. ``start``: where its key or else its value begins."""
+    """A member of an object or an element of a list. ``start``: the position of its key or, in a list, its value."""
 
     key: str | int
     start: int
@@ -43,7 +43,7 @@ class Node(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What ``json.loads`` would give: of a key that is there twice, the last."""
+        """The value as ``json.loads`` returns it: for a repeated key, the last one."""
         if self.items is None:
             return self.scalar
         if self.is_object:
@@ -75,7 +75,7 @@ class Document:
         return default if node is None else node.value
 
     def source(self, path: Path) -> str:
-        """A value as it is written."""
+        """The source text of a value."""
         node = self._at(path)
         return self.text[node.start : node.end]
 
@@ -84,12 +84,12 @@ class Document:
         return self.replace_source(path, self._written(value, self._line_indent(node.start), self._is_spread(node)))
 
     def replace_source(self, path: Path, source: str) -> Document:
-        """Another value, written as ``source`` is."""
+        """Replaces a value by the source text ``source``."""
         node = self._at(path)
         return self._with(self.text[: node.start] + source + self.text[node.end :])
 
     def insert(self, path: Path, value: Any) -> Document:
-        """A new last member or element. For a list the last part of ``path`` is not looked at."""
+        """Adds a last member or element. For a list the last part of ``path`` is ignored."""
         parent = self._at(path[:-1])
         assert parent.items is not None, path
         assert not parent.is_object or path not in self, path
@@ -112,7 +112,7 @@ class Document:
         return self._with(self.text[:place] + item + self.text[place:])
 
     def delete(self, path: Path) -> Document:
-        """Without a member or element, its comma, and the white space that set it apart. Comments stay."""
+        """Removes a member or element with its comma and surrounding white space. Comments stay."""
         parent = self._at(path[:-1])
         assert parent.items, path
         number = max(number for number, item in enumerate(parent.items) if item.key == path[-1])
@@ -158,7 +158,7 @@ class Document:
         return found[0] if found else "\n"
 
     def _unit(self) -> str:
-        """One level of indentation: the first that is there."""
+        """One level of indentation, as the text uses it first."""
         ahead = [self._root]
         while ahead:
             node = ahead.pop(0)
@@ -170,7 +170,7 @@ class Document:
         return "  "
 
     def _space(self, mark: str) -> str:
-        """What follows a comma or a colon on one line: a space, unless the person writes none."""
+        """The text after a comma or a colon on one line: a space, unless the person omits it."""
         first = self._marks.get(mark)
         return " " if first is None or self.text[first + 1] in " \t\r\n" else ""
 
@@ -178,7 +178,7 @@ class Document:
         return ":" + self._space(":")
 
     def _is_spread(self, node: Node) -> bool:
-        """Whether what it holds stands on lines of its own. Where it holds nothing: whether that is so around it."""
+        """Whether its contents are on separate lines; if it is empty, whether those of its container are."""
         if node.items:
             return "\n" in self.text[node.start : node.items[0].start]
         inside = self.text[node.start : node.end]
@@ -202,7 +202,7 @@ class Document:
         return lines.replace("\n", self._newline() + indent)
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """White space, commas and comments between two places: from, to, whether it is a comment."""
+        """The tokens between two positions (white space, commas, comments): from, to, whether it is a comment."""
         while start < end:
             comment = COMMENT.match(self.text, start)
             stop = comment.end() if comment else start + 1
@@ -221,7 +221,7 @@ class Document:
                 return
 
     def _blank_start(self, low: int, start: int, rest: str) -> int:
-        """Where the white space before ``start`` begins, but ``start`` where a line comment needs that line's end."""
+        """The start of the white space before ``start``; ``start`` itself if a line comment needs that line's end."""
         place = start
         while place > low and self.text[place - 1] in " \t\r\n":
             place -= 1
@@ -258,7 +258,7 @@ class _Parser:
         return json.JSONDecodeError(f"{what} was expected", self._text, place)
 
     def _skip(self, place: int) -> int:
-        """Past white space and comments."""
+        """Skips white space and comments."""
         while True:
             blank = BLANK.match(self._text, place)
             place = blank.end() if blank else place
@@ -287,7 +287,7 @@ class _Parser:
     def _number(self, number: re.Match[str]) -> int | float:
         try:
             value: int | float = json.loads(number[0])
-        except ValueError:  # more digits than Python converts
+        except ValueError:  # more digits than Python accepts
             raise json.JSONDecodeError("a smaller number was expected", self._text, number.start()) from None
         return value
 

@@ -1,4 +1,4 @@
-"""What keeps the guard from working although its hooks are installed: read from the agents' other settings."""
+"""Reasons why the guard does not work although its hooks are installed, from the agents' other settings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from drawbridge.setup.jsonc import Document
 
 
 def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document: Document) -> Iterator[str]:
-    """``document``: the settings file as it will be."""
+    """``document``: the future content of the settings file."""
     here = agent.settings_file(project)
     others = {path: other for path, other in _settings(agent).items() if path != here}
     for path, other in others.items():
-        if hooks.has_ours(other, agent.name):
+        if hooks.has_guard_hooks(other, agent.name):
             yield f"{path} calls the guard too, so it runs twice for each call: remove one of them with --remove."
     found = others | {here: document}
     for path in dict.fromkeys([*agent.settings_files(Path.cwd()), here]):
@@ -32,8 +32,8 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
     if known < agent.blocks_since:
         since, now = _shown(agent.blocks_since), _shown(known) or "of an unknown version"
         yield (
-            f"{agent.title} is {now}: from {since} on it can also hold an edit back when the guard can't be started at all. "
-            "Run this again after an update."
+            f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
+            "Update it, then run this again."
         )
     if mode := agent.ask_mode:
         if document.get(mode.mode) != mode.asking and not asks(agent, project):
@@ -41,11 +41,11 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
         elif not any(mode.disabled in (one.get(mode.lasting), one.get(mode.also_lasting)) for one in found.values()):
             yield mode.not_kept
     if project and not agent.shared_file:
-        yield f"{here} names the Python of this machine: it is not for others, so keep it out of version control."
+        yield f"{here} names the Python of this machine, so keep it out of version control."
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:
-    """Whether its settings make it ask before it writes. What is nearer to the project wins."""
+    """Whether its settings make it ask before it writes. The file nearest to the project takes precedence."""
     if agent.ask_mode is None:
         return True
     keys, found = agent.ask_mode.mode, _settings(agent)
@@ -57,7 +57,7 @@ def asks(agent: AgentHooks, project: Path | None) -> bool:
 
 @functools.cache
 def version(program: str) -> tuple[int, ...]:
-    """Of an agent's program on PATH, as (2, 1, 329); empty if there is none that reports it."""
+    """The version of an agent's program on PATH, as (2, 1, 329); empty if unknown."""
     found_there = shutil.which(program)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = [found_there or "", "--version"]
@@ -72,7 +72,7 @@ def _shown(numbers: tuple[int, ...]) -> str:
 
 
 def _settings(agent: AgentHooks) -> dict[Path, Document]:
-    """The settings files that count here and can be read, the weakest first."""
+    """The settings files that apply here and can be read, those with the lowest precedence first."""
     found = {}
     for path in agent.settings_files(Path.cwd()):
         with contextlib.suppress(OSError, ValueError):

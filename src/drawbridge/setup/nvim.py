@@ -1,6 +1,6 @@
 """``drawbridge setup nvim``: the plugin for a Neovim without a plugin manager.
 
-A link in Neovim's package directory leads to the plugin: to the checkout that this runs from, or to a lasting copy. Beside
+A link in Neovim's package directory points to the plugin: to the checkout that this runs from, or to a lasting copy. Next to
 it is a package of one file, which calls ``setup{}`` unless the person's configuration does.
 """
 
@@ -39,7 +39,7 @@ REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
 
 STARTER = """\
--- Written by `drawbridge setup nvim`, which takes it away with --remove: starts Drawbridge unless your own configuration
+-- Written by `drawbridge setup nvim`, which removes it with --remove: starts Drawbridge unless your own configuration
 -- has called require('drawbridge').setup{{...}} by then.
 if vim.fn.has('nvim-0.7') == 1 then
   vim.api.nvim_create_autocmd('VimEnter', {{
@@ -145,7 +145,7 @@ def plan_removal() -> Plan:
     made = record.load(places.start)
     now = _leads_to(places.link)
     steps: list[Step] = []
-    if now is not None and _is_ours(places.link, now, made):
+    if now is not None and _is_replaceable(places.link, now, made):
         steps.append(Link(places.link, now, None))
     if (starter := files.read(places.starter)) is not None:
         steps.append(Change(places.starter, starter, None, keep=False))
@@ -167,7 +167,7 @@ def _places() -> Places:
 
 
 def _ask(nvim: str, lua: str) -> str:
-    """What a Neovim without anyone's configuration prints."""
+    """The output of a Neovim that runs without any configuration."""
     command = [nvim, "-u", "NONE", "-i", "NONE", "-n", "--headless", "-c", f"lua {lua}", "-c", "qall!"]
     try:
         return subprocess.run(
@@ -198,13 +198,13 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
     if now is None:
         notes.append(f"{path} already exists and was not changed. Neovim loads the plugin from there.")
         return Link(path, None, None)
-    if now != wanted and not _is_ours(path, now, made):
+    if now != wanted and not _is_replaceable(path, now, made):
         notes.append(f"{path} points to {now} and was not changed. Neovim loads the plugin from there.")
         return Link(path, now, now)
     return Link(path, now, wanted)
 
 
-def _is_ours(path: Path, end: str, made: Record | None) -> bool:
+def _is_replaceable(path: Path, end: str, made: Record | None) -> bool:
     """Whether setup made this link, or it is broken, in which case it may be replaced."""
     return (made is not None and made.link == end) or Path(end).is_relative_to(_copies()) or not path.exists()
 

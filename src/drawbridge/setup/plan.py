@@ -1,4 +1,4 @@
-"""What one ``drawbridge setup`` would do, worked out before anything is done."""
+"""The plan of one ``drawbridge setup``, complete before anything is changed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from drawbridge.setup.files import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """``steps`` in their order; none: nothing is to be changed. ``notes``: what the person should know besides.
-    ``about``: for a step's path, what is in it, in a few words.
-    ``finish`` is called after the steps. ``command``: the words that an agent will start the guard with."""
+    """``steps``: in order; empty if there is nothing to change. ``notes``: further sentences for the person.
+    ``about``: a step's path → a few words about its content. ``finish`` is called after the steps. ``command``: the one that
+    will start the guard."""
 
     steps: list[Step]
     done: str

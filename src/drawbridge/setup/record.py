@@ -1,4 +1,4 @@
-"""What setup has added to which settings: stored so that ``--remove`` removes exactly that.
+"""Records what setup has added to each settings file, so that ``--remove`` removes exactly that.
 
 One JSON file in Drawbridge's data directory: an object for each settings file. Without it (or with a damaged one) ``--remove``
 still finds every hook of Drawbridge; it then also removes lists and objects that are empty afterwards.
@@ -15,10 +15,10 @@ from drawbridge.setup import copies, jsonc
 
 
 class Record(msgspec.Struct, frozen=True):
-    """``blank``: what was in the file where that was no value at all. ``containers``: lists and objects that setup made.
-    ``mode``, ``auto``: the former source texts of ``AskMode.mode`` and ``AskMode.lasting`` where setup has set them, each in a
-    list that is empty where there was none. ``link``: where the plugin's
-    link leads, in the record of Neovim's package directory."""
+    """``blank``: the content of a file that contained no value. ``containers``: lists and objects that setup created.
+    ``mode``, ``auto``: the former source texts of ``AskMode.mode`` and ``AskMode.lasting`` if setup has set them, each in a
+    list that is empty if there was none. ``link``: the target of the plugin's link, in the record of Neovim's package
+    directory."""
 
     created: bool = False
     blank: str | None = None
@@ -34,7 +34,7 @@ def load(settings: Path) -> Record | None:
 
 
 def save(settings: Path, record: Record | None) -> None:
-    """None: forgets it."""
+    """Stores the record of a path; None removes it."""
     records = {path: kept for path, kept in _records().items() if path != str(settings)}
     if record is not None:
         records[str(settings)] = record

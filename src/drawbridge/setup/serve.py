@@ -28,17 +28,17 @@ from drawbridge.setup.plan import Plan
 from drawbridge.setup.record import Record
 
 NAME: Final = "drawbridge"
-PATIENCE: Final = 60
+COMMAND_SECONDS: Final = 60
 
 SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
-"""Variables that are never written into the service's file, which other users may be able to read."""
+"""Variables that are never written to the service's file, which other users may be able to read."""
 
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
 """Variables that the service keeps, besides PATH and the server's settings; a service inherits none of them."""
 
 UNIT: Final = """\
 [Unit]
-Description=Drawbridge: coding agents on this machine, steered from anywhere
+Description=Drawbridge: coding agents on this machine, controlled from anywhere
 StartLimitIntervalSec=5min
 StartLimitBurst=5
 
@@ -47,19 +47,19 @@ Type=exec
 ExecStart={command}
 {environment}
 EnvironmentFile=-{secrets}
-# A crash is followed by a new start; settings that can't be used (2) would not get better by it.
+# A crash is followed by a restart; settings that can't be used (exit code 2) need a person first.
 Restart=on-failure
 RestartSec=2
 RestartPreventExitStatus=2
-# The server is asked to end and ends its agents cleanly; what is left after that is killed.
+# The server gets SIGTERM and ends its agents cleanly; what is left after that is killed.
 KillMode=mixed
 TimeoutStopSec=30
 # An agent that takes too much memory loses its own process, not the server and the other agents.
 OOMPolicy=continue
-# No image of the server's memory, with the token in it, is left on the disk.
+# No core dump of the server, which would contain the token, is left on the disk.
 LimitCORE=0:infinity
-# Nothing that hides /home, /tmp or system calls from the service: its agents build, test and debug your projects. What they
-# are held to is the server's own business (drawbridge serve --help: --restricted, --max-memory, --unconfined).
+# Nothing here hides /home, /tmp or system calls from the service: its agents build, test and debug your projects. The
+# server itself limits them (drawbridge serve --help: --restricted, --max-memory, --unconfined).
 
 [Install]
 WantedBy=default.target
@@ -74,21 +74,21 @@ class Service(Protocol):
     def content(self) -> bytes: ...
 
     def available(self) -> bool:
-        """Whether its manager answers."""
+        """Whether the service manager answers."""
         ...
 
     def runs(self) -> bool: ...
 
-    def start(self, *, again: bool) -> list[list[str]]:
-        """Commands after the file was written; ``again``: it was there before."""
+    def start(self, *, reinstalled: bool) -> list[list[str]]:
+        """The commands after the file is written. ``reinstalled``: it existed before."""
         ...
 
     def stop(self) -> list[list[str]]:
-        """Commands before the file is removed."""
+        """The commands before the file is removed."""
         ...
 
     def forget(self) -> list[list[str]]:
-        """Commands after it was removed."""
+        """The commands after the file is removed."""
         ...
 
     notes: tuple[str, ...]
@@ -119,9 +119,9 @@ class Systemd:
             "systemctl", "--user", "is-active", "--quiet", self.path.name
         )
 
-    def start(self, *, again: bool) -> list[list[str]]:
+    def start(self, *, reinstalled: bool) -> list[list[str]]:
         reload, enable = ["systemctl", "--user", "daemon-reload"], ["systemctl", "--user", "enable", self.path.name]
-        return [reload, enable, ["systemctl", "--user", "restart" if again else "start", self.path.name]]
+        return [reload, enable, ["systemctl", "--user", "restart" if reinstalled else "start", self.path.name]]
 
     def stop(self) -> list[list[str]]:
         return [["systemctl", "--user", "disable", "--now", self.path.name]]
@@ -147,7 +147,7 @@ class Launchd:
                 "EnvironmentVariables": passed_on(self._environ),
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
-                "ProcessType": "Interactive",  # else its agents are slowed down as work in the background is
+                "ProcessType": "Interactive",  # otherwise launchd throttles its agents like background work
                 "ExitTimeOut": 30,
                 "HardResourceLimits": {"Core": 0},
             }
@@ -159,8 +159,8 @@ class Launchd:
     def runs(self) -> bool:
         return succeeds("launchctl", "print", f"{self._domain}/{self.path.stem}")
 
-    def start(self, *, again: bool) -> list[list[str]]:
-        return [*(self.stop() if again else []), ["launchctl", "bootstrap", self._domain, str(self.path)]]
+    def start(self, *, reinstalled: bool) -> list[list[str]]:
+        return [*(self.stop() if reinstalled else []), ["launchctl", "bootstrap", self._domain, str(self.path)]]
 
     def stop(self) -> list[list[str]]:
         return [["launchctl", "bootout", f"{self._domain}/{self.path.stem}"]] if self.runs() else []
@@ -186,7 +186,7 @@ class Run:
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
-    """This machine's. Raises ``NoProgram`` if its service manager is not supported."""
+    """This machine's kind of service. Raises ``NoProgram`` if its service manager is not supported."""
     if platform.startswith("linux"):
         return Systemd(environ)
     if platform == "darwin":
@@ -197,51 +197,56 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
 
 
 def plan_setup(chosen: Service | None = None) -> Plan:
-    ours = chosen or service()
+    target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
             f"Nothing was changed: this drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
             "permanently, for example with pipx, and run this again from there."
         )
-    before, after = files.read(ours.path), _marked(ours.content())
-    if before is not None and not is_ours(before):
-        note = f"{ours.path} was not written by setup, so it was not changed. Move it away to install this service."
-        return Plan([], "", f"Nothing to change: {ours.path} was not written by setup.", [note])
-    change = Change(ours.path, before, after, keep=before is not None and not is_untouched(before))
+    before, after = files.read(target.path), _marked(target.content())
+    if before is not None and not is_written_by_setup(before):
+        note = f"{target.path} was not written by setup, so it was not changed. Move it away to install this service."
+        return Plan([], "", f"Nothing to change: {target.path} was not written by setup.", [note])
+    change = Change(target.path, before, after, keep=before is not None and not is_unchanged(before))
     steps: list[Step] = []
     if before != after:
         change.check()
         steps.append(change)
-    commands, notes = ours.start(again=before is not None), [*ours.notes, *left_out(os.environ)]
-    if not ours.available():
+    commands, notes = (
+        target.start(reinstalled=before is not None),
+        [*target.notes, *left_out(os.environ)],
+    )
+    if not target.available():
         lines = "; ".join(shlex.join(command) for command in commands)
         notes.insert(0, f"The service manager does not respond here. Where it does, start the server with: {lines}")
-    elif steps or not ours.runs():
-        steps.append(Run(ours.path, tuple(map(tuple, commands))))
-    made = record.load(ours.path)
-    directories = made.directories if made else tuple(map(str, files.missing_directories(ours.path)))
+    elif steps or not target.runs():
+        steps.append(Run(target.path, tuple(map(tuple, commands))))
+    made = record.load(target.path)
+    directories = made.directories if made else tuple(map(str, files.missing_directories(target.path)))
     return Plan(
         steps,
-        done=f"Done: {ours.path} is installed. `drawbridge info` shows whether the server runs.",
-        nothing=f"Nothing to change: {ours.path} is up to date.",
+        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server runs.",
+        nothing=f"Nothing to change: {target.path} is up to date.",
         notes=notes,
-        finish=lambda: record.save(ours.path, Record(created=True, directories=directories)),
+        finish=lambda: record.save(target.path, Record(created=True, directories=directories)),
         command=command_line(),
     )
 
 
 def plan_removal(chosen: Service | None = None) -> Plan:
-    ours = chosen or service()
-    before, made = files.read(ours.path), record.load(ours.path)
-    if before is None or not is_ours(before):
-        return Plan([], "", f"Nothing to remove: {ours.path} does not exist, or was not written by setup.")
-    steps: list[Step] = [Change(ours.path, before, None, keep=not is_untouched(before))]
-    if ours.available():
-        around = [Run(ours.path, tuple(map(tuple, commands)), "delete") for commands in (ours.stop(), ours.forget())]
+    target = chosen or service()
+    before, made = files.read(target.path), record.load(target.path)
+    if before is None or not is_written_by_setup(before):
+        return Plan([], "", f"Nothing to remove: {target.path} does not exist, or was not written by setup.")
+    steps: list[Step] = [Change(target.path, before, None, keep=not is_unchanged(before))]
+    if target.available():
+        around = [
+            Run(target.path, tuple(map(tuple, commands)), "delete") for commands in (target.stop(), target.forget())
+        ]
         steps = [step for step in (around[0], *steps, around[1]) if not isinstance(step, Run) or step.commands]
 
     def finish() -> None:
-        record.save(ours.path, None)
+        record.save(target.path, None)
         for directory in [*map(Path, made.directories if made else ()), copies.data_directory()]:
             with contextlib.suppress(OSError):
                 directory.rmdir()
@@ -279,9 +284,9 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """With a first line (in XML: a second one) that shows that setup wrote it, and whether it was changed since."""
+    """Adds a first line (in XML, a second one) that identifies setup as the author and shows later changes."""
     digest = hashlib.sha256(content).hexdigest()[:12]
-    text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it; it can remove it, too."
+    text = f"Written by `drawbridge setup serve` ({digest}), which also renews and removes it."
     if content.startswith(b"<?xml"):
         first, _, rest = content.partition(b"\n")
         return first + f"\n<!-- {text} -->\n".encode() + rest
@@ -292,12 +297,12 @@ def _mark(content: bytes) -> re.Match[bytes] | None:
     return re.search(rb"^(?:#|<!--) Written by `drawbridge setup serve` \(([0-9a-f]{12})\).*\n", content, re.MULTILINE)
 
 
-def is_ours(content: bytes) -> bool:
+def is_written_by_setup(content: bytes) -> bool:
     return _mark(content) is not None
 
 
-def is_untouched(content: bytes) -> bool:
-    """Whether it was not changed since setup wrote it."""
+def is_unchanged(content: bytes) -> bool:
+    """Whether the file is unchanged since setup wrote it."""
     mark = _mark(content)
     if mark is None:
         return False
@@ -306,24 +311,24 @@ def is_untouched(content: bytes) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """For systemd, where % begins a specifier everywhere."""
+    """Quotes a value for systemd, where % begins a specifier everywhere."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
 
 def succeeds(*command: str) -> bool:
     try:
-        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=COMMAND_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return ended.returncode == 0
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Raises ``WorldError`` with the last line of its output."""
+    """Runs a command. Raises ``WorldError`` with the last line of its output."""
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorldError(f"`{shlex.join(command)}` failed: {error}. The file was written.") from None

@@ -19,7 +19,7 @@ from drawbridge.setup.plan import Plan
 PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-server")
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
-PATIENCE = 120
+COMMAND_SECONDS = 120
 """Seconds; code-server starts Node.js first."""
 
 
@@ -77,7 +77,7 @@ def plan(program: str | None, *, remove: bool) -> Plan:
 
 
 def extension_directory() -> Path:
-    """Beside this package in a wheel, in the repository in a checkout."""
+    """The extension's folder: beside this package in a wheel, in the repository in a checkout."""
     package = Path(drawbridge.__file__).parent
     installed = package / "runtime" / "vscode"
     return installed if installed.is_dir() else package.parent.parent / "extensions" / "vscode"
@@ -92,11 +92,11 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What it prints. Raises ``WorldError`` with the last line of its output."""
+    """The output of a command. Raises ``WorldError`` with its last line."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorldError(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None

@@ -28,9 +28,9 @@ CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text
 
 
 def pack(extension_dir: Path, target: Path) -> None:
-    """Writes ``target`` in one step; the directory above it is made where it is missing.
+    """Writes ``target`` atomically; a missing directory above it is created.
 
-    Raises ``UnusableFile`` where ``extension_dir`` does not contain an extension, ``NotWritable`` where ``target`` can't
+    Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, ``NotWritable`` if ``target`` can't
     be written.
     """
     package = _package(extension_dir)
@@ -45,7 +45,7 @@ def pack(extension_dir: Path, target: Path) -> None:
                 _add(archive, name, data)
         temporary.replace(target)
     except OSError as error:
-        raise NotWritable(f"{target} can't be written: {error.strerror}. Name a place that is yours.") from None
+        raise NotWritable(f"{target} can't be written: {error.strerror}. Name a file that you can write.") from None
     finally:
         with contextlib.suppress(OSError):  # it has become the target
             temporary.unlink()
@@ -64,7 +64,7 @@ def _package(extension_dir: Path) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All but hidden ones, always in the same order."""
+    """All files except hidden ones, always in the same order."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
             yield path
@@ -72,7 +72,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     entry = zipfile.ZipInfo(name, LONG_AGO)
-    entry.create_system = 3  # as on Unix, wherever it is packed
+    entry.create_system = 3  # as on Unix, on any system
     entry.external_attr = 0o100644 << 16
     archive.writestr(entry, data)
 

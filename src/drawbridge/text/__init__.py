@@ -1,4 +1,4 @@
-"""Text as editors hold it (lines) and as files hold it (line ends, byte-order mark, final newline). Pure.
+"""Text as in editors (lines) and as in files (line ends, byte-order mark, final newline). Pure.
 
 A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
 and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r",
@@ -67,7 +67,7 @@ def utf16_length(text: str) -> int:
 
 
 def format_changes(old: Format, new: Format) -> list[str]:
-    """What a change does to a file beside its lines, in short clauses for a person; a list of lines can't show it."""
+    """The changes of a file's format, in short clauses for a person: a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
         # Not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF all the same (2.1.329).

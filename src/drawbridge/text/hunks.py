@@ -70,10 +70,10 @@ def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list
 
 
 def merge(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str] | Overlap:
-    """``base`` with both changes, or the first ``Overlap`` where they collide.
+    """``base`` with both changes, or the first ``Overlap`` if they conflict.
 
-    The same change on both sides is no collision. Changes that touch, without an unchanged line of the base between
-    them, are one: which of the two goes first would be a guess.
+    The same change on both sides is not a conflict. Adjacent changes, without an unchanged line of the base between
+    them, count as one: their order would be a guess.
     """
     our_hunks, their_hunks = diff(base, ours), diff(base, theirs)
     result: list[str] = []
@@ -126,7 +126,7 @@ def _group_rows(old: Sequence[str], new: Sequence[str], group: list[Hunk], conte
 
 
 def _span(start: int, end: int) -> str:
-    """Lines as a unified diff counts them: from 1, a length of 1 left out, an empty span named by the line before."""
+    """A range in the format of a unified diff: from 1, without a length of 1, an empty one given by the line before it."""
     length = end - start
     if length == 1:
         return str(start + 1)
@@ -134,7 +134,7 @@ def _span(start: int, end: int) -> str:
 
 
 def _regions(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> Iterator[tuple[list[Hunk], list[Hunk]]]:
-    """Hunks of both sides in order, those that touch or overlap across the sides taken together."""
+    """The hunks of both sides in order; those that touch or overlap across the sides form one group."""
     our_at = their_at = 0
     while our_at < len(ours) or their_at < len(theirs):
         our_from, their_from = our_at, their_at
@@ -150,7 +150,7 @@ def _regions(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> Iterator[tuple[lis
 
 
 def _region_text(base: Sequence[str], new: Sequence[str], hunks: list[Hunk], start: int, end: int) -> list[str]:
-    """What one side made of the lines ``start``..``end`` of the base; its ``hunks`` lie within them."""
+    """One side's text for the lines ``start``..``end`` of the base, which contain its ``hunks``."""
     if not hunks:
         return list(base[start:end])
     new_start = hunks[0].new_start - (hunks[0].old_start - start)
@@ -171,7 +171,7 @@ def _collect(old_changed: bytearray, new_changed: bytearray, before: int) -> Ite
 
 
 def _until(marks: bytearray, mark: int, start: int) -> int:
-    """How far it is from ``start`` to the next ``mark``, or to the end."""
+    """The distance from ``start`` to the next ``mark``, or to the end."""
     at = marks.find(mark, start)
     return (at if at >= 0 else len(marks)) - start
 
@@ -182,9 +182,9 @@ _INDENT_LIMIT = 200
 
 
 def _slide(old: list[str], new: list[str], hunks: list[Hunk]) -> Iterator[Hunk]:
-    """Move each pure insertion or deletion that may as well sit elsewhere to where a person would see it begin.
+    """Moves each pure insertion or deletion with several equivalent positions to the one that a person would choose.
 
-    Such a hunk can move by a line when the line that enters it equals the one that leaves. It stays a line away from
+    Such a hunk can move by a line if the line that enters it equals the one that leaves it. It stays a line away from
     its neighbours.
     """
     floor = 0
@@ -220,7 +220,7 @@ def _best_shift(lines: list[str], start: int, size: int, up: int, down: int) -> 
 
 
 def _break_cost(lines: list[str], at: int) -> int:
-    """How odd it would look to cut the text before line ``at``: little before an outer line, less after a blank one."""
+    """The cost of cutting the text before line ``at``: low before a line with little indentation, lower after a blank one."""
     if at >= len(lines):
         return 0
     after_blank = at == 0 or not lines[at - 1].strip()

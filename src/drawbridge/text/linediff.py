@@ -1,11 +1,10 @@
 """Which lines two texts do not share: the search behind ``hunks.diff``. Pure.
 
-It is made for two ends: a few lines, where the result has to look as a person would draw it, and 5 MB, where nothing
-may take long. Large texts are first walked through side by side, which passes over what is plainly equal. In each gap
-that is left, lines that only one side has are changed, whatever else happens, so they are set aside. The rest is cut
-at lines that both sides have exactly once, in the longest run of them that has the same order (patience diff). What
-lies between two cuts goes to Myers' algorithm with a budget; what the budget does not cover is replaced whole, which
-is still right, only less fine.
+It serves two cases: a few lines, where the result has to look as a person would draw it, and 5 MB, which must not take
+long. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines that only one side
+has are certainly changed, so they are set aside. The rest is cut at lines that both sides have exactly once, in the longest
+sequence of them with the same order (patience diff). The part between two cuts is compared by Myers' algorithm with a
+budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less precise.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from operator import lt, ne, not_
 from typing import TypeAlias
 
 LARGE = 5_000
-"""Lines from which on texts are walked through side by side first: a quick way, but not to the finest hunks."""
+"""The number of lines from which texts are first compared side by side, which is fast but less precise."""
 
 # In that walk: how far ahead a line is looked for on the other side, and how many equal ones in a row are believed.
 AHEAD = 64
@@ -36,7 +35,7 @@ Gap: TypeAlias = tuple[int, int, int, int]
 
 
 def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]:
-    """A mark (1) for each line of ``old`` that goes and each of ``new`` that comes; unmarked ones pair up in order."""
+    """A mark (1) for each removed line of ``old`` and each added line of ``new``; unmarked lines pair up in order."""
     if len(old) + len(new) < LARGE:
         return _Comparison(old, new).run()
     old_changed, new_changed = bytearray(len(old)), bytearray(len(new))
@@ -50,7 +49,7 @@ def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]
 
 
 def _walk_side_by_side(old: list[str], new: list[str]) -> Iterator[Gap]:
-    """The gaps between stretches that are equal; where the two sides lose each other, all the rest is one gap."""
+    """The gaps between equal parts. If no common lines are found, all the rest is one gap."""
     a = b = 0
     patience = (len(old) + len(new)) // 8
     while patience > 0:
@@ -66,19 +65,19 @@ def _walk_side_by_side(old: list[str], new: list[str]) -> Iterator[Gap]:
 
 
 def _skip_to_common(left: list[str], right: list[str]) -> tuple[int, int] | None:
-    """How many lines to pass on either side until both go on alike; None if they don't within what is given."""
+    """The number of lines to skip on each side until both are equal again; None if they are not within the limits."""
     for at, line in enumerate(left):
         if line in right:
             place = right.index(line)
             stretch = right[place : place + IN_STEP]
-            # A stretch of blank lines or braces says nothing of where one is.
+            # A run of blank lines or braces is too common to be a match.
             if left[at : at + IN_STEP] == stretch and len(set(stretch)) > IN_STEP // 2:
                 return at, place
     return None
 
 
 def _common_ahead(old: list[str], a: int, new: list[str], b: int) -> int:
-    """``common_prefix`` of what begins at ``a`` and ``b``, without a copy of all that follows."""
+    """``common_prefix`` of the parts that begin at ``a`` and ``b``, without a copy of the rest."""
     start, size = a, 16
     while True:
         left, right = old[a : a + size], new[b : b + size]
@@ -89,7 +88,7 @@ def _common_ahead(old: list[str], a: int, new: list[str], b: int) -> int:
 
 class _Comparison:
     def __init__(self, old: list[str], new: list[str]) -> None:
-        # Equal lines get equal numbers, and what is new gets the higher ones: comparing strings once is enough.
+        # Equal lines get equal numbers, new ones higher numbers, so that strings are compared only once.
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         left = list(map(numbers.__getitem__, old))
         known = len(numbers)
@@ -98,7 +97,7 @@ class _Comparison:
         kept_right = list(map(known.__gt__, right))
         self.old_changed = bytearray(map(not_, kept_left))
         self.new_changed = bytearray(map(not_, kept_right))
-        # The lines that both sides have somewhere, and the places they came from.
+        # The lines that both sides have somewhere, and their positions.
         self.left, self.left_at = list(compress(left, kept_left)), list(compress(count(), kept_left))
         self.right, self.right_at = list(compress(right, kept_right)), list(compress(count(), kept_right))
         self.steps = STEPS_LIMIT
@@ -111,7 +110,7 @@ class _Comparison:
         return self.old_changed, self.new_changed
 
     def _narrow(self, a: int, a_end: int, b: int, b_end: int) -> list[Gap]:
-        """Match what is plain in one gap; returns the gaps that are left."""
+        """Matches the unambiguous lines of one gap; returns the remaining gaps."""
         left, right = self.left, self.right
         common = common_prefix(left[a:a_end], right[b:b_end])
         a, b = a + common, b + common
@@ -135,7 +134,7 @@ class _Comparison:
             self.new_changed[at] = 1
 
     def _follow(self, a: int, a_end: int, b: int, b_end: int) -> Gap:
-        """Mark a shortest edit path from the gap's start, as far as the limit allows; returns the rest."""
+        """Marks a shortest edit path from the gap's start, as far as the limit allows; returns the rest."""
         path, cost = _shortest_path(self.left[a:a_end], self.right[b:b_end])
         self.steps -= cost
         for (x, y), (next_x, next_y) in pairwise(path):
@@ -148,14 +147,14 @@ class _Comparison:
 
 
 def common_prefix(left: Sequence[object], right: Sequence[object]) -> int:
-    """How many lines both begin with."""
+    """The number of equal lines at the start of both."""
     if left and right and left[0] != right[0]:
         return 0
     return next(compress(count(), map(ne, left, right)), min(len(left), len(right)))
 
 
 def _cuts(left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    """The places of lines that each side has exactly once: the longest choice that rises on both sides."""
+    """The positions of lines that each side has exactly once: the longest selection that increases on both sides."""
     left_count, right_count = Counter(left), Counter(right)
     once = {line for line, times in left_count.items() if times == 1 and right_count.get(line) == 1}
     if not once:
@@ -169,8 +168,8 @@ def _cuts(left: list[int], right: list[int]) -> list[tuple[int, int]]:
 
 
 def _longest_rise(values: list[int]) -> list[int]:
-    """The indices of a longest rising subsequence of distinct ``values``."""
-    tops: list[int] = []  # the smallest value that ends a rise of each length, and where it stands
+    """The indices of a longest increasing subsequence of distinct ``values``."""
+    tops: list[int] = []  # the smallest last value of an increasing sequence of each length, and its index
     tops_at: list[int] = []
     before: list[int] = []
     for at, value in enumerate(values):

@@ -17,7 +17,7 @@ from typing import Final, cast
 from msgspec import structs
 
 from drawbridge.protocols.gate import Head
-from drawbridge.protocols.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
+from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
 from drawbridge.transport.http_app import HttpApp as HttpApp
 from drawbridge.transport.http_app import Peer as Peer
@@ -260,7 +260,7 @@ class _Connection(asyncio.Protocol):
             return
         unsent = transport.get_write_buffer_size()
         if self._pinged and not 0 < unsent < self._unsent:
-            logger.info("a peer does not answer any more: its connection is closed")
+            logger.info("a peer no longer answers: its connection is closed")
             self.abort()
             return
         self._pinged, self._unsent = True, unsent
@@ -331,7 +331,7 @@ class _Connection(asyncio.Protocol):
 
     def _handle_one(self, event: Event) -> None:
         match event:
-            case Asked():
+            case RequestHead():
                 self._decide(event)
             case Body(head, data):
                 self._stop_timer()
@@ -346,7 +346,7 @@ class _Connection(asyncio.Protocol):
                 if peer is not None:
                     peer.closed(code)
 
-    def _decide(self, asked: Asked) -> None:
+    def _decide(self, asked: RequestHead) -> None:
         app, head = self._server.app, structs.replace(asked.head, peer=self.address)
         refusal = app.admit(head, asked.upgrade)
         if refusal is not None:

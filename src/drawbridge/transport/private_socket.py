@@ -47,7 +47,7 @@ def listening() -> Iterator[socket.socket]:
             os.rename(unfinished, path)  # it is found only once it listens
         except (OSError, ValueError) as error:
             why = (getattr(error, "strerror", None) or str(error)).lower()
-            raise NotPrivate(f"{path} can't be made: {why}.") from None
+            raise NotPrivate(f"{path} can't be created: {why}.") from None
         listener.setblocking(False)
         yield listener
     finally:

@@ -1,4 +1,4 @@
-"""A person's answer to an agent's question, as the server takes it. Pure."""
+"""A person's answer to an agent's question, in the form that the server accepts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Request = Mapping[str, Any]
 
 
 def why_not_edited(request: Request) -> str:
-    """Why the proposed text can't be edited here; empty where it can."""
+    """Why the proposed text can't be edited here; empty if it can."""
     if not request.get("proposal") or _edited(request, "") is None:
         return "This can't be edited: accept it, or reject it with a comment."
     if request.get("changeable") is False:
@@ -26,19 +26,19 @@ def why_not_edited(request: Request) -> str:
 
 
 def draft(request: Request) -> str:
-    """The proposed text as a text field holds it: without a byte-order mark, lines end with "\\n" alone."""
+    """The proposed text for a text field: without a byte-order mark, and with "\\n" as the only line end."""
     lines, form = split(request["proposal"]["new_text"])
     return join(lines, form._replace(eol="\n", bom=False))
 
 
 def edited_text(request: Request, text: str) -> str:
-    """The whole file that ``text`` (a draft that was edited) stands for: with its line ends and byte-order mark."""
+    """The whole file for ``text`` (an edited draft), with the file's line ends and byte-order mark."""
     form = split(request["proposal"]["new_text"])[1]
     return (BOM if form.bom else "") + text.replace("\n", form.eol)
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text field of a terminal shows all that is in it, and changes nothing."""
+    """Whether a terminal's text field shows the text completely and does not change it."""
     return all(harmless(line) == line for line in text.replace("\t", " ").split("\n"))
 
 
@@ -59,7 +59,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     whole = edited_text(request, text)
     if request["tool_name"] == "Write":
         return {**given, "content": whole}
-    # An edit is told with "\n", whatever ends the lines of the file: the agent keeps those.
+    # The strings of an edit use "\n" whatever the line ends of the file, which the agent preserves.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
@@ -71,7 +71,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """Of AskUserQuestion; empty: this is a question of another kind."""
+    """The questions of AskUserQuestion; empty for any other tool."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list):
@@ -80,5 +80,5 @@ def questions(request: Request) -> list[dict[str, Any]]:
 
 
 def answered_input(request: Request, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """``answers``: each question with what was chosen."""
+    """The tool's input with ``answers``: question → the chosen text."""
     return {**request["input"], "answers": dict(answers)}

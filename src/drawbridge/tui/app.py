@@ -1,4 +1,4 @@
-"""The terminal's window: which screen is shown, and when it is drawn anew."""
+"""The application: which screen is shown, and when it is redrawn."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from drawbridge.tui.screen_projects import ProjectScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
-"""From what was heard until it is drawn, with all that came meanwhile."""
+"""The delay between a change and its redraw, which covers everything that arrives meanwhile."""
 
 WARNING_SECONDS: Final = 60.0
-"""For what the owner should see to; a click closes it before."""
+"""How long a warning for the owner stays, unless a click closes it."""
 
 
-class First(NamedTuple):
-    """What a person wants to see first: a project, by its id, or a directory that may become one; else the list."""
+class StartView(NamedTuple):
+    """The view to start with: a project, by its id, or a directory that may become one; by default the list."""
 
     project: str | None = None
     directory: str | None = None
 
 
 class AttachApp(App[None]):
-    """``client`` has its first connection; ``first``: what to begin with."""
+    """``client`` is connected; ``first``: the view to start with."""
 
     CSS_PATH = "attach.tcss"
     TITLE = "Drawbridge"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, client: Client, palette: Palette, first: First | None = None) -> None:
+    def __init__(self, client: Client, palette: Palette, first: StartView | None = None) -> None:
         super().__init__()
         self.client = client
         self.painter = Painter(palette)
         self.register_theme(theme(palette))
         self.theme = theme(palette).name
-        self._first = first or First()
+        self._first = first or StartView()
         self._projects = ProjectScreen(client)
         self._stale = False
         client.on_change = self._changed
         client.on_refused = self._refused
-        client.on_gone = partial(self._later, self._gone)
+        client.on_project_removed = partial(self._later, self._gone)
         client.on_warning = self._warn
         client.connection.on_open = partial(self._later, self._begin)
 
@@ -65,7 +65,7 @@ class AttachApp(App[None]):
     # Drawing.
 
     def _changed(self) -> None:
-        """Once in a while, however much was heard."""
+        """Limits redraws to one in ``DRAWING_SECONDS``, however many changes there are."""
         if not self._stale and self.is_running:
             self._stale = True
             self.call_later(self.set_timer, DRAWING_SECONDS, self._draw)
@@ -86,25 +86,25 @@ class AttachApp(App[None]):
             except RequestError as error:
                 if error.code == "PROJECT_NOT_FOUND":
                     await self._gone()
-                elif error.code != "OFFLINE":  # the next connection begins anew
+                elif error.code != "OFFLINE":  # the next connection repeats it
                     self.notify(block(str(error)), severity="error", markup=False)
 
         self.run_worker(begin())
 
     def _offer(self) -> None:
-        """Once: the directory that the person has named is not a project yet."""
-        path, self._first = self._first.directory, First()
+        """Offers, once, to create a project for the directory that the person named."""
+        path, self._first = self._first.directory, StartView()
         if path is None:
             return
         if self.client.may("project_create"):
             self._projects.action_new_project(path, "The server has no project in this directory yet.")
         else:
-            words = f"The server has no project in {path}, and this device may not add one."
+            words = f"The server has no project in {path}, and this device can't add one."
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:
         """Ctrl-C, outside of text fields."""
-        self.notify("q or Ctrl-Q leaves; the agent continues to work.", markup=False)
+        self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation
@@ -117,8 +117,8 @@ class AttachApp(App[None]):
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
 
     def on_app_focus(self) -> None:
-        """Somebody looks: the next try is now."""
-        self.client.connection.hurry()
+        """The person is looking: tries to reconnect now."""
+        self.client.connection.retry_now()
 
     # Projects.
 
@@ -140,12 +140,12 @@ class AttachApp(App[None]):
         self.run_worker(self._choose(None))
 
     async def _choose(self, id: str | None) -> None:
-        with contextlib.suppress(RequestError):  # without a connection it is joined when there is one
+        with contextlib.suppress(RequestError):  # without a connection it is joined after the next one
             await self.client.choose(id)
         self._changed()
 
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project does not exist any more: someone has removed it."
+            words = "This project no longer exists: someone has removed it."
             self.notify(words, severity="error", markup=False)

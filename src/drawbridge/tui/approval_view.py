@@ -1,4 +1,4 @@
-"""An open approval: what is asked, and every way to answer it."""
+"""An open approval: its request, and every way to answer it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.tui import answers, wording
-from drawbridge.tui.approval_words import WAYS, Standing, circumstances, notice, title, ways, why_not_accepted
+from drawbridge.tui.approval_words import WAYS, ApprovalState, circumstances, notice, title, ways, why_not_accepted
 from drawbridge.tui.call_parts import parts
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.diff_view import Headed, Lines, LinesView
@@ -24,15 +24,15 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""A key that was meant for something else when a question came does not answer it."""
+"""Keys have no effect for this time after an approval has appeared: they may be meant for something else."""
 
 ROOMY: Final = 24
-"""Lines from which on there is room for an empty one."""
+"""The height from which an empty line fits."""
 
 BODIES: Final = "LinesView, QuestionForm, .draft"
 FRAME_LINES: Final = 2
 FEWEST_LINES: Final = 3
-"""Of what is asked, however small the terminal is."""
+"""The least number of lines of the request, however small the terminal is."""
 
 
 class Answer(NamedTuple):
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One question. ``Given`` is what the person decides; ``settle`` says that somebody else was quicker."""
+    """One approval. The view posts ``Answered`` with the person's decision; ``settle`` reports that another client decided."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -51,32 +51,32 @@ class ApprovalView(Vertical, can_focus=True):
         Binding("k,up", "scroll(-1)", show=False),
     ]
 
-    class Given(Message):
+    class Answered(Message):
         def __init__(self, view: ApprovalView, answer: Answer) -> None:
             super().__init__()
             self.view = view
             self.answer = answer
 
-    class WholeWanted(Message):
-        """The request is a preview, and the person wants all of it."""
+    class FullTextRequested(Message):
+        """The request is a preview, and the person wants the whole text."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
             self.view = view
 
     class Closed(Message):
-        """The person has read that somebody else was quicker."""
+        """The person has seen that another client decided."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
             self.view = view
 
-    def __init__(self, request: answers.Request, agent: str, painter: Painter, standing: Standing) -> None:
+    def __init__(self, request: answers.Request, agent: str, painter: Painter, state: ApprovalState) -> None:
         super().__init__(classes="approval")
         self.request = request
         self._agent = agent
         self._painter = painter
-        self._standing = standing
+        self._state = state
         self._text: str | None = None
         self._message = ""
         self._draft = ""
@@ -109,106 +109,106 @@ class ApprovalView(Vertical, can_focus=True):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a person has put work into an answer."""
+        """Whether a person has written something that would be lost."""
         return self._text is not None or bool(self._message)
 
     @property
     def is_busy(self) -> bool:
-        """An answer is on its way."""
-        return self._standing.busy
+        """Whether an answer has been sent and is not confirmed yet."""
+        return self._state.busy
 
     @property
     def is_settled(self) -> bool:
-        return self._standing.settled is not None
+        return self._state.settled is not None
 
     @property
     def may_answer(self) -> bool:
-        return self._standing.may_answer
+        return self._state.may_answer
 
     @property
     def is_begun(self) -> bool:
-        """There is something to go back from."""
-        return self._standing.mode != "read" or self.is_settled
+        """Whether ``back`` would have an effect."""
+        return self._state.mode != "read" or self.is_settled
 
     @property
     def is_ready(self) -> bool:
-        """Whether a key answers it."""
+        """Whether keys answer the approval now."""
         seen = time.monotonic() - self._shown_at >= READING_SECONDS
         return seen and self.may_answer and not self.is_busy and not self.is_settled
 
-    # What others do.
+    # Called from outside.
 
     def count(self, waiting: int) -> None:
-        """So many questions wait."""
+        """Shows how many approvals wait."""
         if waiting != self._waiting:
             self._waiting = waiting
             self._draw()
 
     def uncover(self) -> None:
-        """Only now the person is brought here, without having asked for it."""
+        """Shows the approval although the person did not ask for it: ``READING_SECONDS`` start now."""
         self._shown_at = time.monotonic()
         self.look()
 
     def look(self) -> None:
-        """The person comes here."""
+        """Takes the focus."""
         first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
         (first if first.display else self).focus()
 
     def fit(self, height: int) -> None:
-        """It may have so many lines in all."""
+        """Sets the total height in lines."""
         self._height = height
         self._fit()
 
     def _fit(self) -> None:
-        """What is asked gets the room that the rest leaves."""
+        """Gives the request the lines that the rest does not need."""
         self.set_class(self._height >= ROOMY, "-roomy")
         bodies = set(self.query(BODIES))
         shown = [child for child in self.children if child.display and child not in bodies]
-        # What does not fit has no size yet: a line is the least.
+        # A widget that does not fit has no size yet: count one line.
         others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
         most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
         if most == self._most:
             return
         self._most = most
-        self.call_after_refresh(self._fit)  # what was cut off may turn out to be higher
+        self.call_after_refresh(self._fit)  # a widget that was cut off may turn out to be taller
         for body in bodies:
             body.styles.max_height = most
         for area in self.query(".draft"):
             area.styles.height = most
 
     def show_whole(self, request: answers.Request) -> None:
-        """All of it, in the place of the preview."""
+        """Replaces the preview by the whole request."""
         self.request = request
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Somebody else was quicker: what the person has written stays to be read."""
-        self._stand(settled=answer, busy=False)
+        """Another client has decided; what the person wrote stays readable."""
+        self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
-        """The answer was not taken: it can be given again."""
-        self._stand(busy=False)
+        """The answer was refused: the person can answer again."""
+        self._set_state(busy=False)
 
-    # What the person does.
+    # Actions of the person.
 
     def accept(self) -> None:
         if answers.questions(self.request):
             self._answer_questions()
-        elif self._standing.mode != "reject" and self._is_seen():
+        elif self._state.mode != "reject" and self._is_seen():
             changed = None if self._text is None else answers.edited_input(self.request, self._text)
             self._give(Answer(allow=True, input=changed))
 
     def always(self) -> None:
-        if "always" in ways(self.request, self._standing) and self._is_seen():
+        if "always" in ways(self.request, self._state) and self._is_seen():
             self._give(Answer(allow=True, remember=True))
 
     def _is_seen(self) -> bool:
-        """Only what was on the screen can be accepted."""
+        """Whether the whole request has been on the screen: only then can it be accepted."""
         self.query_one(LinesView).look()
         self._note_seen()
-        if not why_not_accepted(self.request, self._standing):
+        if not why_not_accepted(self.request, self._state):
             return True
-        self._stand(hasty=True)
+        self._set_state(hasty=True)
         return False
 
     def page(self, by: int) -> bool:
@@ -221,7 +221,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     def action_more(self) -> None:
         if self.request.get("truncated"):
-            self.post_message(self.WholeWanted(self))
+            self.post_message(self.FullTextRequested(self))
         else:
             self.page(1)
 
@@ -235,8 +235,8 @@ class ApprovalView(Vertical, can_focus=True):
 
     def _note_seen(self) -> None:
         unseen = self.query_one(LinesView).unseen
-        if unseen != self._standing.unseen:
-            self._stand(unseen=unseen)
+        if unseen != self._state.unseen:
+            self._set_state(unseen=unseen)
 
     def edit(self) -> None:
         if self.is_busy or self.is_settled or answers.questions(self.request):
@@ -251,24 +251,24 @@ class ApprovalView(Vertical, can_focus=True):
             area.load_text(self._draft)
             area.indent_type = "tabs" if "\n\t" in area.text else "spaces"
             area.move_cursor((self._first_change(), 0), center=True)
-        self._stand(mode="edit")
+        self._set_state(mode="edit")
         area.focus()
 
     def reject(self) -> None:
         if answers.questions(self.request):
             self._give(Answer(allow=False))
-        elif self._standing.mode == "reject":
+        elif self._state.mode == "reject":
             self._give(Answer(allow=False, message=self._message.strip()))
         elif not self.is_busy and not self.is_settled:
-            self._stand(mode="reject")
+            self._set_state(mode="reject")
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Back to reading, or away; whether there was anything to go back from. What was written stays as it is."""
+        """Returns to reading, or leaves the approval; returns whether there was anything to leave. Written text stays."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self.is_begun:
-            self._stand(mode="read")
+            self._set_state(mode="read")
             self._redraw()
             self.look()
         else:
@@ -276,7 +276,7 @@ class ApprovalView(Vertical, can_focus=True):
         return True
 
     def undo(self) -> None:
-        """Without the person's own edits."""
+        """Discards the person's edits."""
         self._text = None
         self._redraw()
 
@@ -290,12 +290,12 @@ class ApprovalView(Vertical, can_focus=True):
 
     def _give(self, answer: Answer) -> None:
         if not self.is_busy and not self.is_settled:
-            self._stand(busy=True)
-            self.post_message(self.Given(self, answer))
+            self._set_state(busy=True)
+            self.post_message(self.Answered(self, answer))
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._standing.mode == "edit" and not self.is_settled:
+        if self._state.mode == "edit" and not self.is_settled:
             text = event.text_area.text
             self._text = text if text != self._draft else None
 
@@ -324,42 +324,42 @@ class ApprovalView(Vertical, can_focus=True):
         }
         acts[event.button.name]()
 
-    # What is seen.
+    # Drawing.
 
-    def _stand(self, **changes: Any) -> None:
-        self._standing = self._standing._replace(**changes)
+    def _set_state(self, **changes: Any) -> None:
+        self._state = self._state._replace(**changes)
         self._draw()
 
     def _redraw(self) -> None:
-        """The change itself is another one."""
+        """Draws the change again after the text has changed."""
         self._found = self._difference()
         self.query_one(LinesView).redraw(self._lines)
         self._draw()
 
     def _draw(self) -> None:
-        """Shows what belongs to how it stands."""
+        """Shows the buttons and fields of the current state."""
         if not self.is_mounted:
             return
-        self._standing = standing = self._standing._replace(edited=self._text is not None)
+        self._state = state = self._state._replace(edited=self._text is not None)
         self.query_one(".title", Static).update(
             title(self.request, self._agent, self._painter.root, self._found, self._waiting)
         )
-        shown = ways(self.request, standing)
+        shown = ways(self.request, state)
         for button in self.query(Button):
             button.display = button.name in shown
-            unread = button.name in ("accept", "always") and why_not_accepted(self.request, standing)
-            button.disabled = standing.busy or bool(unread)
+            unread = button.name in ("accept", "always") and why_not_accepted(self.request, state)
+            button.disabled = state.busy or bool(unread)
             button.label = shown.get(button.name or "", Content())
             button.refresh(layout=True)
         why = self.query_one(".why", Input)
-        why.display = standing.mode == "reject"
-        why.disabled = standing.busy or self.is_settled
+        why.display = state.mode == "reject"
+        why.disabled = state.busy or self.is_settled
         if not answers.questions(self.request):
-            self.query_one(LinesView).display = standing.mode != "edit"
+            self.query_one(LinesView).display = state.mode != "edit"
             area = self.query_one(".draft", PlainTextArea)
-            area.display = standing.mode == "edit"
-            area.read_only = standing.busy or self.is_settled
-        self._say(notice(self.request, standing, self._found))
+            area.display = state.mode == "edit"
+            area.read_only = state.busy or self.is_settled
+        self._say(notice(self.request, state, self._found))
 
     def _say(self, words: str) -> None:
         line = self.query_one(".notice", Static)
@@ -368,7 +368,7 @@ class ApprovalView(Vertical, can_focus=True):
         self.call_after_refresh(self._fit)
 
     def _difference(self) -> Difference | None:
-        """With the person's own edits where there are some: what is seen is what will be written."""
+        """The difference including the person's edits: what is shown is what will be written."""
         proposal = self.request.get("proposal")
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 

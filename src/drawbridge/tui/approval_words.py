@@ -1,4 +1,4 @@
-"""What stands on a question besides the change itself: its title, the ways to answer it, a notice."""
+"""The texts around an approval's change: its title, the ways to answer it, a notice."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from drawbridge.tui.difference import Difference
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
-"""The buttons there can be, in their order; ``more`` and ``always`` have lines of their own."""
+"""The possible buttons, in order; ``more`` and ``always`` have lines of their own."""
 
 
-class Standing(NamedTuple):
-    """What the person has done with an approval. ``edited``: changed the text. ``settled``: somebody else has answered.
-    ``unseen``: lines that have not been on the screen yet; ``hasty``: the person has tried to accept them nevertheless.
+class ApprovalState(NamedTuple):
+    """The state of an approval on this terminal. ``edited``: the person changed the text. ``settled``: another client's answer.
+    ``unseen``: lines that have not been on the screen yet; ``hasty``: the person tried to accept them all the same.
     """
 
     mode: Mode = "read"
@@ -33,7 +33,7 @@ class Standing(NamedTuple):
 
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
-    """``waiting``: how many questions there are."""
+    """``waiting``: the number of open approvals."""
     tool = str(request["tool_name"])
     words = wording.TITLES.get(tool, f"wants to use {wording.one_line(tool)}")
     named = f"{wording.one_line(agent)}'s plan" if tool == PLAN else f"{wording.one_line(agent)} {words}"
@@ -58,64 +58,64 @@ def title(request: answers.Request, agent: str, root: str, found: Difference | N
     return Content.assemble(*parts)
 
 
-def ways(request: answers.Request, standing: Standing) -> dict[str, Content]:
-    """The buttons that are to be seen, by name."""
-    if not standing.may_answer:
+def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
+    """The labels of the visible buttons, by name."""
+    if not state.may_answer:
         return {}
-    if standing.settled is not None:
+    if state.settled is not None:
         return {"back": _label("Esc", "Close")}
-    if standing.busy:
+    if state.busy:
         return {"accept": Content("Sending…")}
     if answers.questions(request):
         return {"accept": _label("^s", "Answer"), "reject": Content("Do not answer")}
-    if standing.mode == "edit":
+    if state.mode == "edit":
         return {"accept": _label("^s", "Accept with my edits"), "back": _label("Esc", "Back")}
-    if standing.mode == "reject":
+    if state.mode == "reject":
         return {"reject": _label("Enter", "Reject"), "back": _label("Esc", "Back")}
-    return _ways_of_reading(request, standing)
+    return _ways_of_reading(request, state)
 
 
-def _ways_of_reading(request: answers.Request, standing: Standing) -> dict[str, Content]:
+def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     plan = request["tool_name"] == PLAN
-    accept = "Accept with my edits" if standing.edited else "Approve the plan" if plan else "Accept"
+    accept = "Accept with my edits" if state.edited else "Approve the plan" if plan else "Accept"
     found = {"accept": _label("a", accept)}
     if not answers.why_not_edited(request):
         found["edit"] = _label("e", "Edit")
     found["reject"] = _label("r", "Keep planning" if plan else "Reject")
-    if standing.edited:
+    if state.edited:
         found["undo"] = Content("Without my edits")
     if request.get("truncated"):
         found["more"] = _label("Space", f"Show all ({wording.size(request['truncated']['bytes'])})")
-    elif standing.unseen:
-        found["more"] = _label("Space", f"{standing.unseen} more line{'' if standing.unseen == 1 else 's'}")
+    elif state.unseen:
+        found["more"] = _label("Space", f"{state.unseen} more line{'' if state.unseen == 1 else 's'}")
     always = wording.always_words(request.get("suggestions"))
-    if always and standing.may_remember and not standing.edited:
+    if always and state.may_remember and not state.edited:
         found["always"] = _label("w", f"Always: {always}")
     return found
 
 
-def why_not_accepted(request: answers.Request, standing: Standing) -> str:
+def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
     """Why Accept does not work yet: not all of the approval was on the screen. Empty if it works."""
     if request.get("truncated"):
         return "This is only a part: Space shows all of it. Accept works once you have seen it."
-    if not standing.unseen:
+    if not state.unseen:
         return ""
-    if standing.mode == "edit":
+    if state.mode == "edit":
         return "You have not seen all of this change: Esc shows it. Accept works once you have."
     return "There is more below: Space shows it. Accept works once you have seen all of it."
 
 
-def notice(request: answers.Request, standing: Standing, found: Difference | None) -> str:
-    if standing.settled is not None:
-        first = wording.first_words(standing.settled)
+def notice(request: answers.Request, state: ApprovalState, found: Difference | None) -> str:
+    if state.settled is not None:
+        first = wording.first_words(state.settled)
         return f"{first} What you had written was not used; it stays here until you close this."
-    if not standing.may_answer:
+    if not state.may_answer:
         return "This device has read-only access."
-    if standing.hasty and (why_not := why_not_accepted(request, standing)):
+    if state.hasty and (why_not := why_not_accepted(request, state)):
         return why_not
     if request.get("truncated"):
         return "This is too large for one message: only a part of it is shown."
-    if standing.mode != "read":
+    if state.mode != "read":
         return ""
     if found is None or not found.notes:
         return ""
@@ -124,7 +124,7 @@ def notice(request: answers.Request, standing: Standing, found: Difference | Non
 
 
 def circumstances(request: answers.Request) -> list[Part]:
-    """Why it is asked. It may be long, so it is read in the same field as the call."""
+    """The reason for the question. It may be long, so it is shown in the same field as the call."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []
     return found + ([Part("field", wording.one_line(path), "Path")] if path else [])

@@ -1,4 +1,4 @@
-"""The line at the top: where one is, and how the connection stands, in words."""
+"""The line at the top: the current screen, and the state of the connection in words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from drawbridge.tui.wording import one_line
 TROUBLE: Final = {
     "connecting": "Connecting…",
     "waiting": "Not connected to the server. Retrying… What you write is kept.",
-    "refused": "The server does not accept the token any more",
+    "refused": "The server no longer accepts the token",
 }
 
 ROOMY: Final = 60
-"""Columns from which on there is room for more than the name."""
+"""The width from which more than the name fits."""
 
 
 class Bar(Vertical):

@@ -1,4 +1,4 @@
-"""A tool call as the parts that a person reads, in order: nothing of its input is left out. Pure."""
+"""A tool call as the parts that a person reads, in order. Every part of its input is included. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PLAN: Final = "ExitPlanMode"
-"""The tool with which an agent asks to leave plan mode: what it asks about is the plan."""
+"""The tool with which an agent asks to leave plan mode; its input is the plan."""
 
 OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),

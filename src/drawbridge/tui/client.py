@@ -1,4 +1,4 @@
-"""This terminal's side of the server: the connection, what was heard by it, and what a person can do."""
+"""The terminal client's view of the server: the connection, what was received on it, and what a person can do."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any, Final, NamedTuple
 
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
-from drawbridge.tui.place import Place
+from drawbridge.tui.server_address import ServerAddress
 from drawbridge.tui.store import Project, Projects
 
 PAGE: Final = 120
 """Records of a page of history."""
 
 TOO_FAR: Final = 1_000
-"""Behind by more, a conversation begins anew at its end instead of hearing all of it."""
+"""Records. A client that is further behind reloads the end of the conversation instead of all that it missed."""
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
 
 
 class Unsent(NamedTuple):
-    """A prompt that the server has not confirmed. ``id`` is its request's: said twice it runs once."""
+    """A prompt that the server has not confirmed. ``id``: its request's; a prompt that is sent twice runs once."""
 
     id: str
     project: str
@@ -35,55 +35,55 @@ class Unsent(NamedTuple):
 
 
 class Client:
-    """The callbacks: ``on_change`` something is known anew; ``on_notice`` words that go by themselves; ``on_refused`` a
-    prompt that was not taken, and why; ``on_gone`` the project that is shown is not there any more; ``on_warning`` what
-    the owner should see to. None of them waits.
+    """The callbacks, none of which waits: ``on_change``: some state has changed. ``on_notice``: a short-lived message.
+    ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was removed.
+    ``on_warning``: a message for the owner.
     """
 
-    def __init__(self, find: Callable[[], Place], name: str | None = None) -> None:
+    def __init__(self, find: Callable[[], ServerAddress], name: str | None = None) -> None:
         self.name = name or own_name()
         self.connection = Connection(find, self.name)
         self.projects = Projects()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self.features: frozenset[str] | None = None
-        """The types that the server takes from this client; None until it has said so."""
+        """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
         """The permission modes that this server accepts; None until it has reported them, or if it does not."""
         self._ids: set[str] = set()
-        """What the server has called this client: another id on every connection."""
+        """The ids that the server has given this client: another one on every connection."""
         self.agents: list[str] = []
         """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
-        self.on_gone: Callable[[], None] = lambda: None
+        self.on_project_removed: Callable[[], None] = lambda: None
         self.on_warning: Callable[[str], None] = lambda words: None
-        self.connection.on_message = self._heard
+        self.connection.on_message = self._received
         self.connection.on_state = lambda: self.on_change()
 
     def may(self, type: str) -> bool:
         return self.features is None or type in self.features
 
     @property
-    def at_desk(self) -> bool:
-        """The project that is shown is an agent that somebody has started elsewhere: it is steered there."""
+    def in_terminal(self) -> bool:
+        """Whether the shown project is a terminal session."""
         project = self.project
         return project is not None and bool(project.get("desk"))
 
     @property
     def may_steer(self) -> bool:
         project = self.project or {}
-        return self.may("execute") and (not self.at_desk or bool(project["desk"].get("prompts")))
+        return self.may("execute") and (not self.in_terminal or bool(project["desk"].get("prompts")))
 
     @property
     def project(self) -> Project | None:
-        """The one that is shown."""
+        """The shown project."""
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
 
     async def begin(self) -> None:
-        """What comes first on every connection: who we are, which projects there are, and on with the one shown.
+        """The first requests on every connection: this client's name, the list of projects, and the shown project.
 
-        Raises ``RequestError`` where the connection breaks meanwhile: then it is said again on the next one.
+        Raises ``RequestError`` if the connection breaks meanwhile; the next one begins the same way.
         """
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
@@ -98,7 +98,7 @@ class Client:
         await self._join()
 
     async def choose(self, id: str | None) -> None:
-        """Shows a project; None: none."""
+        """Shows a project, or none."""
         before = self.conversation
         if before is not None and before.id == id:
             return
@@ -108,7 +108,7 @@ class Client:
             await self._ask("project_leave", project=before.id)
         await self._join()
 
-    # What a person does.
+    # Actions of the person.
 
     async def execute(self, prompt: str) -> None:
         assert self.conversation is not None
@@ -142,17 +142,17 @@ class Client:
         try:
             await self.connection.ask("permission_response", data, project=project, lasting=True)
         except RequestError as error:
-            # After a break it is said again: then the first answer may have been this very one.
+            # After a lost connection the answer is sent again: the recorded one may be the first copy.
             mine = self.is_mine(error.details) and error.details.get("decision") == data["decision"]
             if error.code != "APPROVAL_RESOLVED" or not mine:
                 raise
 
     def is_mine(self, answer: Mapping[str, Any]) -> bool:
-        """Whether an approval was answered from this terminal. Another one may have the same name."""
+        """Whether an approval was answered from this terminal, which may share its name with another client."""
         return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
     def called(self, answer: Mapping[str, Any]) -> str:
-        """The client that gave ``answer``, which is not from this terminal, for people. It may have the same name."""
+        """The name of the other client that gave ``answer``, for people."""
         by = str(answer.get("by"))
         return f"Another client ({by})" if by == self.name else by
 
@@ -177,7 +177,7 @@ class Client:
             self.on_change()
 
     async def newer(self) -> None:
-        """One more page of messages behind those that are here, where the end was let go. Raises ``RequestError``."""
+        """Adds a page of newer messages if the end is not in memory. Raises ``RequestError``."""
         conversation = self.conversation
         if conversation is not None and not conversation.at_end:
             answer = await self.command("get_messages", {"after_seq": conversation.last, "limit": PAGE})
@@ -185,13 +185,13 @@ class Client:
             self.on_change()
 
     async def latest(self) -> None:
-        """The end of the conversation, wherever one was before. Raises ``RequestError``."""
+        """Loads the end of the conversation. Raises ``RequestError``."""
         if self.conversation is not None and not self.conversation.at_end:
             self.conversation = Conversation(self.conversation.id)
             await self._join()
 
     async def whole(self, blob_id: str) -> Message:
-        """The whole record of a message of which a preview came. Raises ``RequestError``."""
+        """The complete record of a message that was received as a preview. Raises ``RequestError``."""
         found = bytearray()
         last = False
         while not last:
@@ -202,9 +202,9 @@ class Client:
         record: Message = json.loads(found)
         return record
 
-    # What was heard.
+    # Messages of the server.
 
-    def _heard(self, message: Message) -> None:
+    def _received(self, message: Message) -> None:
         self.projects.take(message)
         conversation = self.conversation
         if conversation is not None and message.get("project_id") == conversation.id:
@@ -220,12 +220,12 @@ class Client:
         elif message["type"] == "accepted":
             self._accepted(message, conversation)
         elif message["type"] == "agent_message":
-            conversation.hear(data["messages"][0])
+            conversation.take_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":
-            self.on_gone()
+            self.on_project_removed()
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
-        """A prompt of our own is not told to us but by this answer."""
+        """The server reports a prompt to all clients but its sender, which receives this answer instead."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is None:
             return
@@ -244,20 +244,20 @@ class Client:
         if conversation is None:
             return
         if conversation.id not in self.projects.all:
-            self.on_gone()
+            self.on_project_removed()
             return
         behind = self.projects.all[conversation.id]["last_seq"] - conversation.cursor
-        anew = not conversation.joined or not conversation.at_end or behind > TOO_FAR
+        restart = not conversation.joined or not conversation.at_end or behind > TOO_FAR
         conversation.joined = False
-        after = {} if anew else {"after_seq": conversation.cursor}
+        after = {} if restart else {"after_seq": conversation.cursor}
         answer = await self._ask("project_join", after, project=conversation.id)
-        conversation.join(answer["data"]["data"], anew=anew)
-        if anew:
+        conversation.join(answer["data"]["data"], restart=restart)
+        if restart:
             await self.older()
         self.on_change()
 
     async def _input(self, input: Message) -> Message:
-        """``updated_input``, in pieces before it where it is too large for a message."""
+        """``updated_input``; one that is too large for a message is uploaded in parts first."""
         text = json.dumps(input).encode()
         if len(text) < MESSAGE_BYTES:
             return {"updated_input": input}
@@ -278,7 +278,7 @@ class Client:
 
 
 def own_name() -> str:
-    """What others see where this terminal decided something."""
+    """The name that other clients see for decisions of this terminal."""
     try:
         person = getpass.getuser()
     except (KeyError, OSError):
@@ -287,6 +287,6 @@ def own_name() -> str:
 
 
 def question_of(record: Any) -> Message:
-    """The question in a record that ``whole`` has brought."""
+    """The approval request in a record that ``whole`` returned."""
     found: Message = record["message"]["message"]
     return found

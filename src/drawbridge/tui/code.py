@@ -24,13 +24,13 @@ COLOURED: Final = 200_000
 """Characters of a text above which it has no colours: finding them would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""Of a line: a lexer that meets a stranger one may think for minutes."""
+"""Characters of a line above which it has no colours: a lexer may take minutes for an unusual one."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
 
 def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
-    """For each line of ``text`` where which colour is; empty where the kind of file is not known."""
+    """The coloured ranges of each line of ``text``; empty if the kind of file is unknown."""
     lines = split(text)[0]
     if len(text) > COLOURED or any(len(line) > LONGEST_COLOURED for line in lines):
         return []
@@ -53,7 +53,7 @@ def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int,
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text of one style each where ``styles`` says so; places are those in ``raw``."""
+    """A line as harmless text with ``styles``, whose positions refer to ``raw``."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
@@ -70,7 +70,7 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 class DiffLines:
-    """A difference for one width: how many lines it takes, and each of them when it is needed."""
+    """A difference at one width: its number of lines, and each line when it is needed."""
 
     def __init__(self, found: Difference, proposal: tuple[str, str, str], palette: Palette, width: int) -> None:
         path, old_text, new_text = proposal
@@ -127,7 +127,7 @@ class DiffLines:
         return found + [(start, end, mark) for start, end in marks]
 
     def _shades(self, kind: str) -> tuple[Style, Style, Style]:
-        """Behind the line, behind its marked words, and of its sign."""
+        """The background of the line, the background of its marked words, and the colour of its sign."""
         palette = self._palette
         match kind:
             case "added":
@@ -138,7 +138,7 @@ class DiffLines:
 
 
 def _segments(text: Text) -> Iterator[Segment]:
-    """Of a text whose styles are styles, no names of any."""
+    """The segments of a text whose styles are objects, not names."""
     cuts = sorted({0, len(text), *(place for span in text.spans for place in (span.start, span.end))})
     for start, end in pairwise(cuts):
         styles = [span.style for span in text.spans if span.start <= start and end <= span.end]

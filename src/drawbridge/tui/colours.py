@@ -16,7 +16,7 @@ from rich.syntax import SyntaxTheme, TokenType
 from textual.theme import Theme
 
 ANSWER_SECONDS: Final = 0.2
-"""What a terminal has to say what its colours are. It answers the second question in any case, mostly at once."""
+"""The time that a terminal has to report its background. Every terminal answers the second question, usually at once."""
 
 ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
 """The background colour; then what kind of terminal it is, which every terminal answers."""
@@ -114,7 +114,7 @@ def theme(palette: Palette) -> Theme:
 
 
 class CodeColours(SyntaxTheme):
-    """Comments, strings, numbers and the words that languages keep; the rest is plain."""
+    """Colours comments, strings, numbers and keywords; the rest is plain."""
 
     def __init__(self, palette: Palette) -> None:
         self._styles = {
@@ -135,7 +135,7 @@ class CodeColours(SyntaxTheme):
 
 
 def of_terminal() -> Palette:
-    """By the terminal's own background; where it does not tell, dark."""
+    """The palette for the terminal's background; dark if the terminal does not report one."""
     said = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if os.environ.get("TERM") not in (None, "", "dumb", "linux"):
         with contextlib.suppress(OSError, ImportError, ValueError):
@@ -155,7 +155,7 @@ def background_brightness(answer: bytes) -> float | None:
 
 
 def _ask_terminal() -> bytes:
-    """What stdin's terminal answers. It is left as it was, and what it says belongs to nobody else."""
+    """The answer of stdin's terminal, which is read completely. The terminal's settings are restored."""
     import termios
     import tty
 

@@ -8,10 +8,10 @@ import sys
 
 from drawbridge.core.errors import BadSetting
 from drawbridge.settings.attach import AttachSettings
-from drawbridge.tui.app import AttachApp, First
+from drawbridge.tui.app import AttachApp, StartView
 from drawbridge.tui.client import Client
 from drawbridge.tui.colours import Palette, of_terminal
-from drawbridge.tui.place import Finder, is_here
+from drawbridge.tui.server_address import Finder, is_here
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
@@ -25,26 +25,26 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 async def attach(finder: Finder, project: str | None, directory: str, palette: Palette) -> None:
-    """Raises what the person has to know before anything is drawn."""
+    """Raises an error that the person has to see before anything is drawn."""
     client = Client(finder.find)
     first = await begin(client, project, directory if is_here(finder.find().url) else "")
     await AttachApp(client, palette, first).run_async()
 
 
-async def begin(client: Client, project: str | None, directory: str) -> First:
+async def begin(client: Client, project: str | None, directory: str) -> StartView:
     """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
 
     ``directory``: ``project`` as a path on the server's machine; empty if the server is on another machine.
     """
     await client.connection.open()
     if project is None:
-        return First()
+        return StartView()
     client.projects.take(await client.connection.first("project_list"))
     found = client.projects.named(project, directory)
     if len(found) == 1:
-        return First(project=str(found[0]["id"]))
+        return StartView(project=str(found[0]["id"]))
     if not found and directory:
-        return First(directory=directory)
+        return StartView(directory=directory)
     await client.connection.close()
     names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
     if found:

@@ -1,4 +1,4 @@
-"""One connection to the server that comes back by itself. Requests that last are said again until they are answered."""
+"""A connection to the server that reconnects by itself. Lasting requests are sent again until they are answered."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI, WebSocketException
 
 from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
-from drawbridge.tui.place import Place, fingerprint_of
+from drawbridge.tui.server_address import ServerAddress, fingerprint_of
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds until the first, second, … try; then always the last."""
+"""Seconds before the first, second, … attempt; the last one repeats."""
 
 OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a message that is taken: the server's own limit is 1 MB, but for a long list of projects."""
+"""Bytes of an accepted message: the server's limit is 1 MB, except for a long list of projects."""
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
 Message: TypeAlias = dict[str, Any]
 
 State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
-"""``open``: the token was taken. ``waiting``: for the next try. ``refused``: the token was not taken, nothing is tried."""
+"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was refused; no more attempts."""
 
 
 class RequestError(Exception):
-    """A request that was not done: ``code`` as in the protocol, or OFFLINE where the connection broke before the answer."""
+    """A request that failed. ``code``: as in the protocol, or OFFLINE if the connection broke before the answer."""
 
     def __init__(self, code: str, text: str, details: Any = None) -> None:
         super().__init__(text)
@@ -41,49 +41,49 @@ class RequestError(Exception):
         self.details = details or {}
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     text: str
     lasting: bool
     answer: asyncio.Future[Message]
 
 
 class _Refused(Exception):
-    """The server does not take the token; the text is the server's."""
+    """The server refused the token; the text is the server's."""
 
 
 class Connection:
-    """``find`` says where the server is, anew at each try; ``name`` is what others see where this client decides.
+    """``find`` returns the server's address, at each attempt; ``name``: the one that others see for this client's decisions.
 
-    ``on_open`` is called when the token was taken, before lasting requests are said again. None of the callbacks waits.
+    ``on_open`` is called when the token was accepted, before lasting requests are sent again. None of the callbacks waits.
     """
 
-    def __init__(self, find: Callable[[], Place], name: str) -> None:
+    def __init__(self, find: Callable[[], ServerAddress], name: str) -> None:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
-        """Why there is no connection, in words for the person."""
+        """Why there is no connection, for the person."""
         self.on_state: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_message: Callable[[Message], None] = lambda message: None
         self._find = find
         self._socket: ClientConnection | None = None
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingRequest] = {}
         self._hurry = asyncio.Event()
 
     async def open(self) -> None:
-        """The first time: raises what a person has to know, ``NoServer`` or ``BadSetting``. ``run`` goes on with it."""
-        place = self._find()
+        """Opens the first connection, which ``run`` then uses. Raises ``NoServer`` or ``BadSetting``."""
+        address = self._find()
         try:
-            self._socket = await self._meet(place)
+            self._socket = await self._connect(address)
         except _Refused as refusal:
             held = (
                 " Name the file with the right one with --token-file."
-                if place.token
-                else f" There is no token in {place.token_file}."
+                if address.token
+                else f" There is no token in {address.token_file}."
             )
-            raise BadSetting(f"The server at {place.url} did not accept the token: {refusal}{held}") from None
+            raise BadSetting(f"The server at {address.url} did not accept the token: {refusal}{held}") from None
         except (OSError, WebSocketException, TimeoutError) as error:
-            raise NoServer(_no_server(place, error)) from None
+            raise NoServer(_no_server(address, error)) from None
 
     async def first(self, type: str) -> Message:
         """The answer to one request, before ``run``. Raises ``NoServer``."""
@@ -99,7 +99,7 @@ class Connection:
         return found
 
     async def close(self) -> None:
-        """Where ``run`` is not to follow."""
+        """Closes the connection that ``open`` made, if ``run`` is not called."""
         if self._socket is not None:
             await _close(self._socket)
 
@@ -109,7 +109,7 @@ class Connection:
         try:
             while True:
                 try:
-                    socket = self._socket or await self._meet(self._find())
+                    socket = self._socket or await self._connect(self._find())
                 except _Refused as refusal:
                     self.problem = str(refusal)
                     self._fail(lambda asked: True)
@@ -127,8 +127,8 @@ class Connection:
             self._fail(lambda asked: True)
             await self.close()
 
-    def hurry(self) -> None:
-        """Does not wait for the next try: somebody looks."""
+    def retry_now(self) -> None:
+        """Reconnects without waiting for the next attempt."""
         self._hurry.set()
 
     async def ask(
@@ -142,15 +142,15 @@ class Connection:
     ) -> Message:
         """The answer. Raises ``RequestError``.
 
-        A ``lasting`` request is said again after a break, under the same id, until it is answered: the server does
-        nothing twice. Others fail with OFFLINE.
+        A ``lasting`` request is sent again after a lost connection, under the same id, until it is answered: the server
+        executes it once. Others fail with OFFLINE.
         """
         id = id or str(uuid.uuid4())
         message = {"type": type, "project_id": project, "data": data or {}, "request_id": id}
         text = json.dumps({name: value for name, value in message.items() if value is not None})
         if self.state != "open" and not (lasting and self.state != "refused"):
             raise _offline()
-        asked = _Asked(text, lasting, asyncio.get_running_loop().create_future())
+        asked = _PendingRequest(text, lasting, asyncio.get_running_loop().create_future())
         self._asked[id] = asked
         try:
             await self._say(text)
@@ -158,31 +158,31 @@ class Connection:
         finally:
             self._asked.pop(id, None)
 
-    async def _meet(self, place: Place) -> ClientConnection:
-        """A connection that has taken the token."""
+    async def _connect(self, address: ServerAddress) -> ClientConnection:
+        """A connection whose token was accepted."""
         socket = await connect(
-            place.url, ssl=place.tls, proxy=None, max_size=LARGEST, open_timeout=OPENING_SECONDS,
+            address.url, ssl=address.tls, proxy=None, max_size=LARGEST, open_timeout=OPENING_SECONDS,
             close_timeout=ENDING_SECONDS, compression=None,
         )  # fmt: skip
         try:
-            _check_certificate(socket, place)
-            await self._show_token(socket, place)
+            _check_certificate(socket, address)
+            await self._show_token(socket, address)
         except BaseException:
             await _close(socket)
             raise
         return socket
 
-    async def _show_token(self, socket: ClientConnection, place: Place) -> None:
-        await socket.send(json.dumps({"type": "auth", "data": {"token": place.token, "client": self.name}}))
+    async def _show_token(self, socket: ClientConnection, address: ServerAddress) -> None:
+        await socket.send(json.dumps({"type": "auth", "data": {"token": address.token, "client": self.name}}))
         try:
             async with asyncio.timeout(OPENING_SECONDS):
-                while not _is_taken(json.loads(await socket.recv())):
+                while not _is_accepted(json.loads(await socket.recv())):
                     pass
         except (ValueError, LookupError, TypeError):
-            raise InvalidMessage("it speaks another language") from None
+            raise InvalidMessage("it does not use the Drawbridge protocol") from None
 
     async def _listen(self, socket: ClientConnection) -> None:
-        """Until it ends."""
+        """Handles messages until the connection ends."""
         self._socket = socket
         self.problem = ""
         self._become("open")
@@ -192,14 +192,14 @@ class Connection:
                 if asked.lasting:
                     await self._say(asked.text)
             async for text in socket:
-                self._heard(json.loads(text))
+                self._received(json.loads(text))
         except ConnectionClosed:
             pass
         self.problem = socket.close_reason or "the connection broke"
         self._socket = None
         self._fail(lambda asked: not asked.lasting)
 
-    def _heard(self, message: Message) -> None:
+    def _received(self, message: Message) -> None:
         asked = self._asked.get(message.get("request_id", ""))
         if message["type"] != "error":
             self.on_message(message)
@@ -210,11 +210,11 @@ class Connection:
             return
         error = message["data"]
         if asked.lasting and error["code"] == "SHUTTING_DOWN":
-            return  # it is said again to the server that comes next
+            return  # it is sent again on the next connection
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
-        """A connection that is just ending takes nothing; what lasts is said again to the next one."""
+        """Sends a message. If the connection is ending it is lost; lasting requests are sent again on the next one."""
         if self._socket is not None and self.state == "open":
             with contextlib.suppress(ConnectionClosed):
                 await self._socket.send(text)
@@ -224,7 +224,7 @@ class Connection:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), seconds)
 
-    def _fail(self, which: Callable[[_Asked], bool]) -> None:
+    def _fail(self, which: Callable[[_PendingRequest], bool]) -> None:
         for asked in [*self._asked.values()]:
             if which(asked) and not asked.answer.done():
                 asked.answer.set_exception(_offline())
@@ -235,8 +235,8 @@ class Connection:
             self.on_state()
 
 
-def _is_taken(message: Message) -> bool:
-    """Whether this says that the token was. Raises ``_Refused``, or ``ConnectionError`` where a later try may go well."""
+def _is_accepted(message: Message) -> bool:
+    """Whether this message accepts the token. Raises ``_Refused``, or ``ConnectionError`` if a later attempt may succeed."""
     if message["type"] == "error":
         words: str = message["data"]["message"]
         raise _Refused(words) if message["data"]["code"] in REFUSALS else ConnectionError(words)
@@ -248,31 +248,31 @@ async def _close(socket: ClientConnection) -> None:
         await socket.close()
 
 
-def _check_certificate(socket: ClientConnection, place: Place) -> None:
+def _check_certificate(socket: ClientConnection, address: ServerAddress) -> None:
     """Before the token is sent."""
-    if place.fingerprint is None or place.tls is None:
+    if address.fingerprint is None or address.tls is None:
         return
     shown = socket.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    if fingerprint_of(shown) != place.fingerprint:
+    if fingerprint_of(shown) != address.fingerprint:
         raise ssl.SSLCertVerificationError(f"its fingerprint is {fingerprint_of(shown)}")
 
 
-def _no_server(place: Place, error: Exception) -> str:
+def _no_server(address: ServerAddress, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"The server at {place.url} could not be verified: {_why(error)}. The token was not sent; "
+            f"The server at {address.url} could not be verified: {_why(error)}. The token was not sent; "
             "name its certificate with --ca, or the fingerprint that `drawbridge serve` shows with --fingerprint."
         )
     if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
-        return f"The program that answers at {place.url} is not a Drawbridge server: {_why(error)}. Nothing was done."
+        return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}. Nothing was done."
     return (
-        f"No server answers at {place.url}: {_why(error)}. Nothing was done. Start a server with `drawbridge serve`, or "
+        f"No server answers at {address.url}: {_why(error)}. Nothing was done. Start a server with `drawbridge serve`, or "
         "give its address with --url."
     )
 
 
 def _why(error: Exception) -> str:
-    """In a few words, without addresses and numbers that say nothing to a person."""
+    """The reason in a few words, without addresses and numbers that do not help a person."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
     if isinstance(error, TimeoutError):

@@ -1,7 +1,7 @@
-"""What is known of one project's conversation: made from records and live messages, by nothing else. Pure.
+"""The state of one project's conversation, made only from records and live messages. Pure.
 
-``items`` are what a person sees, ordered by ``seq``. It holds a part of the history without gaps; the older part is put
-before it by ``prepend``, and what is far from the reader is let go. ``cursor`` is the place up to which everything was heard.
+``items`` are what a person sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older part, and
+items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-KEPT: Final = 600
-"""Items kept in memory, at most: each was laid out once, and is again when the terminal's width changes."""
+MOST_ITEMS: Final = 600
+"""The most items in memory: each is laid out once, and again when the terminal's width changes."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """A line of the history. ``truncated``: the message is a preview."""
+    """An entry of the history. ``truncated``: the message is a preview."""
 
     seq: int
     timestamp: str
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a tool said."""
+    """The result of a tool."""
 
     text: str
     error: bool
@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """``version`` counts its changes. What ``data`` holds depends on ``kind``, as ``Conversation`` puts it there."""
+    """``version`` counts its changes. ``Conversation`` defines what ``data`` contains for each ``kind``."""
 
     key: int
     seq: int
@@ -52,27 +52,27 @@ class Item:
 
 
 class Conversation:
-    """Of the project ``id``."""
+    """The conversation of the project ``id``."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.joined = False
         self.cursor = 0
         self.first = 1
-        """The lowest ``seq`` that is here."""
+        """The lowest ``seq`` in memory."""
         self.begins = 1
-        """The first ``seq`` that there is: old history may have been dropped."""
+        """The first ``seq`` on the server, which may have dropped older history."""
         self.last = 0
-        """The highest ``seq`` that ``items`` has; below ``cursor`` where the end was let go."""
+        """The highest ``seq`` in ``items``; below ``cursor`` if the end was released."""
         self.items: list[Item] = []
         self.open: dict[str, Json] = {}
-        """Open approvals by id, as the server says them."""
+        """Open approvals by id, as the server sends them."""
         self.answers: dict[str, Json] = {}
-        """How approvals were settled, as far as that was heard."""
+        """The resolutions of approvals, by id, as far as they were received."""
         self.run: Json | None = None
         self.queue: list[Json] = []
         self.live = ""
-        """What is being said and is not kept yet."""
+        """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
         self.cost = 0.0
         self._keys = count(1)
@@ -90,9 +90,9 @@ class Conversation:
     def at_end(self) -> bool:
         return self.last >= self.cursor
 
-    def join(self, snapshot: Json, *, anew: bool) -> None:
+    def join(self, snapshot: Json, *, restart: bool) -> None:
         """The snapshot of ``project_joined``. ``anew``: what was known is not continued."""
-        if anew:
+        if restart:
             self.cursor = self.last = snapshot["last_seq"]
             self.first = snapshot["last_seq"] + 1
             self.items = []
@@ -105,14 +105,14 @@ class Conversation:
         self._drain()
 
     def take(self, record: Record) -> None:
-        """A live record. One that came already changes nothing; one that came early waits for those before it."""
+        """A live record. A repeated one changes nothing; one that is early waits for those before it."""
         if record.seq > self.cursor:
             self._early[record.seq] = record
             if self.joined:
                 self._drain()
 
-    def hear(self, line: Json) -> None:
-        """A line that is not kept: partial text."""
+    def take_partial(self, line: Json) -> None:
+        """A message that is not in the history: partial text."""
         if line.get("type") != "stream_event" or line.get("parent_tool_use_id"):
             return
         match line.get("event"):
@@ -123,7 +123,7 @@ class Conversation:
                 self.live += text
 
     def prepend(self, records: Iterable[Record]) -> None:
-        """Older records, in their order, the last of them right before ``first``."""
+        """Adds older records, in order, the last of them directly before ``first``."""
         older = [record for record in records if record.seq < self.first]
         if not older:
             return
@@ -132,13 +132,13 @@ class Conversation:
             self._show(record)
         self.items += behind
         self.first = older[0].seq
-        if len(self.items) > KEPT:
-            cut = self.items[KEPT].seq  # whole records only: what one of them shows comes and goes together
-            self._keep([item for item in self.items if item.seq < cut])
+        if len(self.items) > MOST_ITEMS:
+            cut = self.items[MOST_ITEMS].seq  # whole records only: their items are added and released together
+            self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 
     def append(self, records: Iterable[Record]) -> None:
-        """Records behind ``last``, where the end was let go."""
+        """Adds records after ``last``, if the end was released."""
         for record in records:
             if record.seq == self.last + 1:
                 self._show(record)
@@ -157,18 +157,18 @@ class Conversation:
         self._shorten()
 
     def _shorten(self) -> None:
-        if len(self.items) > KEPT:
-            self.first = self.items[-KEPT * 3 // 4].seq
-            self._keep([item for item in self.items if item.seq >= self.first])
+        if len(self.items) > MOST_ITEMS:
+            self.first = self.items[-MOST_ITEMS * 3 // 4].seq
+            self._release([item for item in self.items if item.seq >= self.first])
 
-    def _keep(self, items: list[Item]) -> None:
+    def _release(self, items: list[Item]) -> None:
         self.items = items
         kept = {item.key for item in items}
         self._tools = {id: item for id, item in self._tools.items() if item.key in kept}
         self._questions = {id: item for id, item in self._questions.items() if item.key in kept}
 
     def _follow(self, record: Record) -> None:
-        """What a record changes in the state of things. What happened before the snapshot is in the snapshot."""
+        """Applies a record to the state. The snapshot already contains everything before it."""
         message = record.message if isinstance(record.message, dict) else {}
         ended = record.direction == "claude" and message.get("type") in ("assistant", "result")
         if ended and not message.get("parent_tool_use_id"):
@@ -194,7 +194,7 @@ class Conversation:
     def _dequeue(self, run_id: str) -> None:
         self.queue = [one for one in self.queue if one["run_id"] != run_id]
 
-    # What a person sees of a record.
+    # The items of a record.
 
     def _add(self, record: Record, kind: Kind, data: dict[str, Any], *, nested: bool = False) -> Item:
         item = Item(next(self._keys), record.seq, record.timestamp, kind, data, record.truncated, nested)
@@ -284,7 +284,7 @@ def _part_text(part: Any) -> str:
 
 
 def record_of(message: Json) -> Record | None:
-    """A message of the server as a record of the history; None where it is none."""
+    """A message of the server as a record of the history; None for any other message."""
     seq, data = message.get("seq"), message["data"]
     if seq is None:
         return None

@@ -22,21 +22,21 @@ KEYS: Final = (
     ("w", "always: the agent's own suggestion, in words"),
     ("Ctrl-S", "accept with your edits; answer"),
     ("/", "to the prompt box; Enter sends, Ctrl-J begins a new line"),
-    ("Esc", "out of a field; back"),
-    ("j  k", "to the next thing, to the one before"),
-    ("Enter", "unfold it; all of what was cut"),
-    ("Space", "the next page of what is asked"),
+    ("Esc", "leave a field; go back"),
+    ("j  k", "to the next item; to the previous one"),
+    ("Enter", "expand it; show all of a shortened text"),
+    ("Space", "the next page of the approval"),
     ("g  G", "up, and to the end"),
     ("s", "stop the run"),
     ("m", "what the agent asks about"),
     ("p", "all projects; n adds one there"),
     ("?", "these keys"),
-    ("q", "leave (also Ctrl-Q); the agent continues to work"),
+    ("q", "quit (also Ctrl-Q); the agent continues to work"),
 )
 
 
 class ModeDialog(ModalScreen[str | None]):
-    """The mode that was chosen; None: none."""
+    """Returns the chosen mode, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

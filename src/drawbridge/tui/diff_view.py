@@ -35,7 +35,7 @@ Lines: TypeAlias = Sequence[Strip] | DiffLines | Headed
 
 
 class LinesView(ScrollView, can_focus=True):
-    """``draw`` gives the lines for a width."""
+    """``draw`` returns the lines for a width."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", show=False),
@@ -65,7 +65,7 @@ class LinesView(ScrollView, can_focus=True):
             return
         shown = self.content_region.intersection(place.clip)
         top = self.scroll_offset.y + shown.y - self.content_region.y
-        # A resize may have changed the lines a moment before the view has its new place.
+        # A resize may change the lines a moment before the view has its new position.
         if shown.width and shown.width >= self._width and top <= self._seen < top + shown.height:
             self._seen = min(len(self._lines), top + shown.height)
             self.post_message(self.Seen())
@@ -79,7 +79,7 @@ class LinesView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def redraw(self, draw: Callable[[int], Lines]) -> None:
-        """Something else."""
+        """Shows other lines."""
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)

@@ -22,7 +22,7 @@ Mark: TypeAlias = tuple[int, int]
 class Line(NamedTuple):
     """``number`` counts from 1 on its own side; of ``skipped`` it is how many lines are left out, unchanged.
 
-    ``marks``: from where to where the line differs from the one it took the place of; empty: as a whole.
+    ``marks``: the ranges in which the line differs from the one that it replaces; empty: it differs as a whole.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ def difference(old_text: str, new_text: str) -> Difference:
 
 
 def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], total: int) -> Iterator[Line]:
-    """What is left out between groups of hunks becomes one line that says how much it is."""
+    """Unchanged lines between groups of hunks become one line with their number."""
     heard = 0  # lines of the old text so far
     for row in rows:
         if row.old_line is not None:
@@ -73,7 +73,7 @@ def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], 
 
 
 def _marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """The words in which two lines differ; none at all where hardly anything is the same."""
+    """The words in which two lines differ; empty if they have hardly anything in common."""
     if len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
         return (), ()
     left, right = WORD.findall(old), WORD.findall(new)

@@ -1,4 +1,4 @@
-"""What a conversation is made of, each thing as lines of a terminal. Whatever is drawn here is harmless."""
+"""Draws the items of a conversation as lines of a terminal. Everything drawn here is harmless text."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from drawbridge.tui.difference import difference
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
-"""What is shown of an unfolded call: the rest is in the file."""
+"""The most lines of a diff in an unfolded call; the rest is in the file."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
 """A longer text is shown as it is."""
 
 
 class Painter:
-    """In one palette. ``root``: the project's directory; ``me``: by what name this client goes; ``is_mine``: whether an
-    answer was given from this terminal.
+    """Draws in one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: whether an answer was
+    given from this terminal.
     """
 
     def __init__(self, palette: Palette) -> None:
@@ -50,7 +50,7 @@ class Painter:
         )
 
     def item(self, item: Item, width: int, *, folded: bool, whole: str | None) -> list[Strip]:
-        """``whole``: all that the record says, where somebody has asked for it."""
+        """``whole``: the complete record, if the person has requested it."""
         width = max(10, width)
         strips = list(self._of_kind(item, width, folded=folded))
         if whole is not None:
@@ -106,7 +106,7 @@ class Painter:
         return [Strip([Segment(line, style)]) for line in _folded(text, width)]
 
     def code(self, text: str, language: str, width: int) -> list[Strip]:
-        """On a ground of its own."""
+        """A block of code with its own background."""
         ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
         coloured = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
         shown = _code(wording.block(text), language, CodeColours(self.palette)) if coloured else None
@@ -227,7 +227,7 @@ class Painter:
             yield from self.diff(proposal, width)
 
     def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
-        """A person's own version of what was asked."""
+        """The version that a person accepted after editing it."""
         proposal, text, given = request.get("proposal"), answer.get("new_text"), answer.get("updated_input")
         if proposal and isinstance(text, str):
             return self.diff({**proposal, "new_text": text}, width)
@@ -267,7 +267,7 @@ class Painter:
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
-    """What is strange depends on its neighbours, wherever the styles change."""
+    """Checked across the borders of styles, since neighbours decide whether a character is shown."""
     segments = [segment for segment in line if not segment.control]
     pieces = iter(harmless_pieces("".join(segment.text for segment in segments)))
     for text, style, _ in segments:
@@ -298,7 +298,7 @@ def _code(text: str, language: str, theme: Any) -> Syntax:
 
 
 def _folded(text: str, width: int) -> Iterator[str]:
-    """Harmless lines, broken at words where there are some."""
+    """Harmless lines, wrapped at words."""
     width = max(4, width)
     for line in wording.lines(text):
         at = 0

@@ -1,4 +1,4 @@
-"""Text fields that hold nothing but what they show: the prompt box, and the field for a proposed text."""
+"""Text fields that show everything they contain: the prompt box, and the field for a proposed text."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ NEW_LINE_KEYS: Final = ("shift+enter", "alt+enter", "ctrl+j")
 
 
 def pasted(text: str) -> str:
-    """Without the characters that a terminal would obey or hide."""
+    """The text without the characters that a terminal would execute or hide."""
     return "\n".join(map(_without_strange, re.split(r"\r\n|\r|\n", text)))
 
 
 def _without_strange(line: str) -> str:
     while strange := {place for place in strange_places(line) if line[place] != "\t"}:
-        line = "".join(one for place, one in enumerate(line) if place not in strange)  # neighbours may be strange now
+        line = "".join(
+            one for place, one in enumerate(line) if place not in strange
+        )  # removing one may make its neighbours unsafe
     return line
 
 
 class PlainTextArea(TextArea):
-    """Shows all that is in it."""
+    """A text field that shows everything it contains."""
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
@@ -38,11 +40,11 @@ class PlainTextArea(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            event.prevent_default()  # the screen knows what it means
+            event.prevent_default()  # the screen handles it
 
 
 class PromptBox(PlainTextArea):
-    """Enter sends; the arrow keys at its edges bring earlier prompts."""
+    """Enter sends; the arrow keys at its edges recall earlier prompts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send"),

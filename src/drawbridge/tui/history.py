@@ -25,7 +25,7 @@ GUTTER: Final = 2
 
 
 class Tail(NamedTuple):
-    """What stands behind the last item and is no record: partial text, prompts that wait. ``key`` says all that is in it."""
+    """Lines after the last item that are not records: partial text, waiting prompts. ``key`` identifies the content."""
 
     key: Hashable
     draw: Callable[[int], Iterable[Strip]]
@@ -37,7 +37,7 @@ class _Block(NamedTuple):
 
 
 class History(ScrollView, can_focus=True):
-    """``show`` what is known; it stays where the reader is, at the end as long as they are there."""
+    """``show`` updates the list; the reader's position stays, and follows the end if it is there."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "next", show=False),
@@ -46,15 +46,15 @@ class History(ScrollView, can_focus=True):
         Binding("space", "page_down", "page down", show=False),
     ]
 
-    class Wanted(Message):
-        """The reader nears an end of what is here: ``older`` or else newer messages."""
+    class MoreRequested(Message):
+        """The reader is near an end of the loaded part: ``older``, or else newer messages are needed."""
 
         def __init__(self, *, older: bool) -> None:
             super().__init__()
             self.older = older
 
-    class WholeWanted(Message):
-        """All of a record of which a preview is shown."""
+    class FullTextRequested(Message):
+        """The reader wants the complete record of a preview."""
 
         def __init__(self, item: Item) -> None:
             super().__init__()
@@ -84,7 +84,7 @@ class History(ScrollView, can_focus=True):
 
     @property
     def follows(self) -> bool:
-        """Whether the reader is at the end, and stays there whatever comes and however small the room gets."""
+        """Whether the reader is at the end, and so follows it."""
         return self._follows
 
     def to_end(self) -> None:
@@ -94,7 +94,7 @@ class History(ScrollView, can_focus=True):
         self.refresh()
 
     def text(self) -> str:
-        """All that is here, as it is shown."""
+        """The loaded part of the conversation as shown."""
         return "\n".join(strip.text.rstrip() for block in self._blocks for strip in block.strips)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -136,7 +136,7 @@ class History(ScrollView, can_focus=True):
         self._want()
 
     def _height(self, at: int) -> int:
-        """With an empty line behind it; tools that follow each other stand together."""
+        """Including the empty line after the item, which consecutive tools do not have."""
         block = self._blocks[at]
         following = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
         close = following is not None and _is_folded_line(block) and _is_folded_line(following)
@@ -169,14 +169,14 @@ class History(ScrollView, can_focus=True):
         if not self.is_mounted or not self._width:
             return
         if self.scroll_offset.y <= self.size.height:
-            self.post_message(self.Wanted(older=True))
+            self.post_message(self.MoreRequested(older=True))
         if self.follows:
-            self.post_message(self.Wanted(older=False))
+            self.post_message(self.MoreRequested(older=False))
 
-    # What keys and the mouse do.
+    # Keys and the mouse.
 
     def action_step(self, by: int) -> None:
-        """To the next thing, or the one before."""
+        """Selects the next item, or the previous one."""
         places = [at for at, block in enumerate(self._blocks) if block.item is not None]
         if not places:
             return
@@ -208,7 +208,7 @@ class History(ScrollView, can_focus=True):
         assert item is not None
         folds = item.kind in ("tool", "question")
         if item.truncated and item.key not in self._wholes and not (folds and item.key not in self._unfolded):
-            self.post_message(self.WholeWanted(item))
+            self.post_message(self.FullTextRequested(item))
         elif folds:
             self._unfolded ^= {item.key}
         self._lay_out()
@@ -224,7 +224,7 @@ class History(ScrollView, can_focus=True):
             self.scroll_to(y=start if start < top or end - start >= height else end - height, animate=False)
         self.refresh()
 
-    # What is seen.
+    # Drawing.
 
     def render_line(self, y: int) -> Strip:
         line, width, ground = self.scroll_offset.y + y, self.size.width, self.rich_style

@@ -1,4 +1,4 @@
-"""The questions of AskUserQuestion, each with its options and a line for words of one's own."""
+"""The questions of AskUserQuestion, each with its options and a line for a free answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QuestionForm(VerticalScroll):
     def __init__(
         self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
     ) -> None:
-        """``given``: the whole input of the call. ``above``: what is to be read before it, in words and fields."""
+        """``given``: the whole input of the call. ``above``: the text and fields shown above it."""
         super().__init__(classes="questions", can_focus=False)
         self._above = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
         self._more = [*_unknown(given, {"questions", "answers"})]
@@ -35,12 +35,12 @@ class QuestionForm(VerticalScroll):
         yield from self._groups
 
     def answers(self) -> list[tuple[str, str]]:
-        """Each question with what was chosen; an empty text where nothing was."""
+        """Question → the chosen text, empty if nothing was chosen."""
         return [(group.question, group.chosen()) for group in self._groups]
 
 
 def _unknown(given: Mapping[str, Any], known: set[str]) -> Iterator[tuple[str, str]]:
-    """Fields that Drawbridge does not know: they are shown as well."""
+    """Fields that Drawbridge does not know, which are shown as well."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

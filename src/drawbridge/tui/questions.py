@@ -1,4 +1,4 @@
-"""The place of open questions: the first of them is shown, and when it takes the focus."""
+"""Open approvals: shows the first one, and decides when it takes the focus."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from textual.message import Message
 
 from drawbridge.tui import answers, wording
 from drawbridge.tui.approval_view import ApprovalView
-from drawbridge.tui.approval_words import Standing
-from drawbridge.tui.beside import complain, do
+from drawbridge.tui.approval_words import ApprovalState
 from drawbridge.tui.client import Client, question_of
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.conversation import Conversation
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History
+from drawbridge.tui.requests import complain, do
 
 STILL_SECONDS: Final = 1.0
-"""Without a key, after which a question takes the focus from an empty prompt box."""
+"""Seconds without a key after which an approval takes the focus from an empty prompt box."""
 
-BEGAN_ANEW: Final = {"reason": "the server was restarted"}
+RESTARTED: Final = {"reason": "the server was restarted"}
 
 
 class Questions(Vertical):
     class Settled(Message):
-        """One is gone: there may be another."""
+        """An approval was closed; there may be another."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__(id="open")
@@ -36,14 +36,14 @@ class Questions(Vertical):
         self._painter = painter
         self._last_key = 0.0
         self.card: ApprovalView | None = None
-        """The one that is shown."""
+        """The approval that is shown."""
 
     def show(self, conversation: Conversation, height: int) -> None:
-        """What is known now, in so many lines at most."""
+        """Shows the current state in at most this many lines."""
         card = self.card
         gone = card is not None and card.approval_id not in conversation.open
         if card is not None and gone and not card.is_busy and not card.is_settled:
-            answer = conversation.answers.get(card.approval_id) or BEGAN_ANEW
+            answer = conversation.answers.get(card.approval_id) or RESTARTED
             if answer.get("by"):
                 verb = "accepted" if answer["decision"] == "allow" else "rejected"
                 self.notify(f"{wording.one_line(self._client.called(answer))} {verb} it.", markup=False)
@@ -55,20 +55,20 @@ class Questions(Vertical):
             self.card.fit(height)
 
     def key_was_pressed(self) -> None:
-        """Anywhere: the person is not still."""
+        """The person has pressed a key anywhere."""
         self._last_key = time.monotonic()
 
     def _open(self, request: answers.Request) -> None:
         project = self._client.project
         agent = wording.agent_title(project["agent"] if project else "agent")
         may_answer, may_remember = self._client.may("permission_response"), self._client.may("set_mode")
-        standing = Standing(may_answer=may_answer, may_remember=may_remember)
-        self.card = ApprovalView(request, agent, self._painter, standing)
+        state = ApprovalState(may_answer=may_answer, may_remember=may_remember)
+        self.card = ApprovalView(request, agent, self._painter, state)
         self.mount(self.card)
         self.set_timer(0.05, self._take_focus)
 
     def _take_focus(self) -> None:
-        """Not from under a person's hands: what they type next is meant for the field that they are in."""
+        """Takes the focus unless the person is typing: the next key is meant for the current field."""
         card, focused = self.card, self.screen.focused
         if (
             card is None
@@ -99,24 +99,24 @@ class Questions(Vertical):
         self.card = None
         self.post_message(self.Settled())
 
-    def on_approval_view_given(self, event: ApprovalView.Given) -> None:
+    def on_approval_view_answered(self, event: ApprovalView.Answered) -> None:
         event.stop()
         do(self, self._answer(event))
 
-    async def _answer(self, event: ApprovalView.Given) -> None:
+    async def _answer(self, event: ApprovalView.Answered) -> None:
         view = event.view
         try:
             await self._client.answer(view.approval_id, **event.answer._asdict())
         except RequestError as error:
             complain(self, error)
             if error.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
-                self._settle(view, error.details if error.details.get("by") else BEGAN_ANEW)
+                self._settle(view, error.details if error.details.get("by") else RESTARTED)
             else:
                 view.failed()
         else:
             self._close(view)
 
-    def on_approval_view_whole_wanted(self, event: ApprovalView.WholeWanted) -> None:
+    def on_approval_view_full_text_requested(self, event: ApprovalView.FullTextRequested) -> None:
         event.stop()
         do(self, self._bring(event.view))
 

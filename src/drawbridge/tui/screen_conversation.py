@@ -1,4 +1,4 @@
-"""One project: what was said, what is being said, what waits for an answer, and the prompt box."""
+"""One project: the conversation, partial text, open approvals, and the prompt box."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from textual.widgets import Footer, Input, Static, TextArea
 from drawbridge.tui import wording
 from drawbridge.tui.approval_view import ApprovalView
 from drawbridge.tui.bar import Bar
-from drawbridge.tui.beside import do
 from drawbridge.tui.client import Client
 from drawbridge.tui.conversation import Conversation, record_in
 from drawbridge.tui.dialogs import HelpDialog, ModeDialog
@@ -25,11 +24,12 @@ from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History, Tail
 from drawbridge.tui.questions import Questions
+from drawbridge.tui.requests import do
 from drawbridge.tui.store import Project
 
 
 class ConversationScreen(Screen[None]):
-    """Draws what the client knows; every act of a person is a request, done beside."""
+    """Draws the client's state; every action of a person is a request that runs in the background."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a,ctrl+s", "accept", show=False),
@@ -77,10 +77,10 @@ class ConversationScreen(Screen[None]):
 
     @property
     def _is_there(self) -> bool:
-        """Not any more while the window is being closed, nor before all is in it."""
+        """False while the window is being built or closed."""
         return len(self.query("Bar, History, #open, #status, #prompt")) == 5
 
-    # What is seen.
+    # Drawing.
 
     def show(self) -> None:
         """What is known now."""
@@ -98,18 +98,18 @@ class ConversationScreen(Screen[None]):
         prompt.remember(prompts)
         prompt.display = self._client.may_steer
         if not prompt.display and (prompt.has_focus or self.focused is None):
-            self.query_one(History).focus()  # keys must not go to a hidden field, where nobody sees their effect
+            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
         self._questions.show(conversation, self.size.height * 7 // 10)
         self.tick()
         card = self.card
-        waits = wording.goes_on_at(self._client.project or {})
+        waits = wording.resumes_at(self._client.project or {})
         keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
-        if keys != self._keys:  # the line of keys is made anew: not for every word
+        if keys != self._keys:  # the line of keys is only rebuilt when the keys change
             self._keys = keys
             self.refresh_bindings()
 
     def tick(self) -> None:
-        """What goes on with time."""
+        """Updates what changes with time."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or project is None or not self._is_there:
             return
@@ -166,7 +166,7 @@ class ConversationScreen(Screen[None]):
 
     # The conversation.
 
-    def on_history_wanted(self, event: History.Wanted) -> None:
+    def on_history_more_requested(self, event: History.MoreRequested) -> None:
         conversation = self._client.conversation
         if self._loading or conversation is None or not conversation.joined:
             return
@@ -181,7 +181,7 @@ class ConversationScreen(Screen[None]):
         finally:
             self._loading = False
 
-    def on_history_whole_wanted(self, event: History.WholeWanted) -> None:
+    def on_history_full_text_requested(self, event: History.FullTextRequested) -> None:
         async def bring() -> None:
             assert event.item.truncated is not None
             record = record_in(await self._client.whole(event.item.truncated["blob_id"]))
@@ -194,7 +194,7 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.execute(event.text))
 
     def put_back(self, prompt: str) -> None:
-        """A prompt that was not taken."""
+        """Restores a prompt that was refused."""
         box = self.query_one(PromptBox)
         if not box.text:
             box.put(prompt)
@@ -202,15 +202,15 @@ class ConversationScreen(Screen[None]):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        card, conversation, desk = self.card, self._client.conversation, self._client.at_desk
+        card, conversation, in_terminal = self.card, self._client.conversation, self._client.in_terminal
         match action:
             case "accept" | "reject" | "edit" | "always":
                 return card is not None and card.may_answer and not card.is_settled
             case "stop":
-                goes_on = conversation and (conversation.run or wording.goes_on_at(self._client.project or {}))
-                return bool(goes_on) and self._client.may("agent_interrupt") and not desk
+                goes_on = conversation and (conversation.run or wording.resumes_at(self._client.project or {}))
+                return bool(goes_on) and self._client.may("agent_interrupt") and not in_terminal
             case "mode":
-                return self._client.may("set_mode") and not desk
+                return self._client.may("set_mode") and not in_terminal
             case "prompt":
                 return self._client.may_steer and not self._in_field
             case "projects" | "help" | "leave":
@@ -282,7 +282,7 @@ class ConversationScreen(Screen[None]):
         do(self, go())
 
     def action_back(self) -> None:
-        """Out of the field; of a question back to reading it."""
+        """Leaves the field; in an approval, returns to reading."""
         if self.card is not None and self.card.back():
             return
         if not self._in_field:
@@ -294,7 +294,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def _in_field(self) -> bool:
-        """Keys are text there."""
+        """Whether the focus is in a text field."""
         return isinstance(self.focused, TextArea | Input)
 
 
@@ -303,11 +303,13 @@ def _mode(project: Project) -> str:
 
 
 def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
-    """What happens here now, as in the list of projects, and its colour."""
+    """The project's current state, as in the list of projects, and its colour."""
     if conversation.open:
         return "Waits for you", "$wait"
     if desk := project.get("desk"):
-        words = wording.project_state({**project, "approvals": ()})  # an answer may have reached the conversation first
+        words = wording.project_state(
+            {**project, "approvals": ()}
+        )  # the answer may have reached the conversation before the list
         if desk.get("in_terminal") or desk.get("state") == "waiting":
             return words, "$wait"
         return words, "$accent" if desk.get("state") == "working" else "$soft"
@@ -315,7 +317,7 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         return "Thinking" if conversation.thinking else "Working", "$accent"
     if problem := project.get("problem"):
         return wording.one_line(problem), "$no"
-    if until := wording.goes_on_at(project):
+    if until := wording.resumes_at(project):
         return f"Resumes at {until} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
         return "The last run failed", "$no"

@@ -16,15 +16,15 @@ from textual.widgets.option_list import Option
 
 from drawbridge.tui import wording
 from drawbridge.tui.bar import Bar
-from drawbridge.tui.beside import complain
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import HelpDialog, NewProject, ProjectDialog
+from drawbridge.tui.requests import complain
 from drawbridge.tui.store import Project
 
 NOTHING = "No project yet. A project is a directory on the server's machine in which an agent works."
 ADD = "\n\nPress n to add one."
-ASK = "\n\nThis device may not add one; the server's owner can."
+ASK = "\n\nThis device can't add one; the server's owner can."
 
 
 class ProjectList(OptionList):
@@ -64,7 +64,7 @@ class ProjectScreen(Screen[None]):
         self.show()
 
     def show(self) -> None:
-        """What is known now."""
+        """Shows the current state."""
         if len(self.query("Bar, #projects, #nothing")) < 3:  # the window is being closed
             return
         projects = self._client.projects

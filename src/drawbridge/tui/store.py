@@ -1,4 +1,4 @@
-"""What is known of all projects, made from messages of the server alone. Pure."""
+"""The state of all projects, made only from messages of the server. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Project: TypeAlias = dict[str, Any]
-"""As the server tells it in lists and in ``project_state``."""
+"""As the server sends it in lists and in ``project_state``."""
 
 
 class Projects:
     def __init__(self) -> None:
         self.all: dict[str, Project] = {}
         self.known = False
-        """False until the list was heard once."""
+        """False until the list has been received once."""
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """One message, whatever it is."""
+        """Applies one message of any type."""
         id, data = message.get("project_id", ""), message["data"]
         match message["type"]:
             case "project_list":
@@ -28,12 +28,12 @@ class Projects:
                 self._change(id, lambda project: _waits(project, data))
             case "update":
                 self._update(id, data["update_type"], data["data"])
-        self._heard(id, message.get("seq"))
+        self._received(id, message.get("seq"))
 
     def _update(self, id: str, what: str, told: Mapping[str, Any]) -> None:
         match what:
             case "project_state" | "project_created":
-                self.all[told["id"]] = dict(told)  # all of it: what is left out is empty now
+                self.all[told["id"]] = dict(told)  # replaced as a whole: a field that is left out is empty now
             case "project_deleted":
                 self.all.pop(told["project_id"], None)
             case "permission_resolved" | "permission_withdrawn":
@@ -43,7 +43,7 @@ class Projects:
         if id in self.all:
             change(self.all[id])
 
-    def _heard(self, id: str, seq: int | None) -> None:
+    def _received(self, id: str, seq: int | None) -> None:
         project = self.all.get(id)
         if project is not None and seq is not None:
             project["last_seq"] = max(seq, project["last_seq"])
@@ -55,11 +55,11 @@ class Projects:
 
     @property
     def waiting(self) -> int:
-        """Questions that wait, in all projects."""
+        """The number of open approvals in all projects."""
         return sum(len(project["approvals"]) for project in self.all.values())
 
     def named(self, name: str, directory: str) -> list[Project]:
-        """Those that a person means: by id, else by the path (``directory``, absolute), else by the path's last part."""
+        """The projects with this id, else with this path (``directory``, absolute), else with this last part of the path."""
         if name in self.all:
             return [self.all[name]]
         ways: tuple[Callable[[Project], bool], ...] = (

@@ -1,4 +1,4 @@
-"""What the page says in words, said the same way here; and any text from outside as harmless text. Pure."""
+"""The wording of states and calls, the same as on the page; and any text from outside as harmless text. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OUTCOMES: Final = {
     "interrupted": "Interrupted",
 }
 STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
-DESK_STATES: Final = {
+TERMINAL_STATES: Final = {
     "working": "Working",
     "waiting": "Waits in its terminal",
     "finished": "Ready",
@@ -51,12 +51,12 @@ DESK_STATES: Final = {
 QUESTIONS: Final = "AskUserQuestion"
 """The tool with which an agent asks a person questions of its own."""
 
-AT_THE_DESK: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reasons begin with which a question ended at the desk: nobody has withdrawn it."""
+IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
+"""How the reason begins if an approval of a terminal session was answered in its terminal: it was not withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:
-    """A permission mode in words. Agents that can't ask never do, whatever the mode is called."""
+    """A permission mode in words. Agents that can't ask never ask, whatever the mode's name."""
     return f"{name}: never asks" if project.get("asks") is False else MODES.get(name, name)
 
 
@@ -146,16 +146,16 @@ def project_state(project: Mapping[str, Any]) -> str:
             return "Continued in the background"
         if desk.get("background_tasks") and desk.get("state") == "working":
             return "Works in the background"
-        return DESK_STATES.get(desk.get("state", ""), "In a terminal")
+        return TERMINAL_STATES.get(desk.get("state", ""), "In a terminal")
     if project.get("problem") and project.get("state") != "EXECUTING":
         return harmless(str(project["problem"]))
-    if until := goes_on_at(project):
+    if until := resumes_at(project):
         return f"Resumes at {until}"
     return STATES.get(project.get("state", ""), str(project.get("state", "")))
 
 
-def goes_on_at(project: Mapping[str, Any]) -> str:
-    """When a project that a limit has stopped goes on by itself; empty where it does not, or works."""
+def resumes_at(project: Mapping[str, Any]) -> str:
+    """When a project that a rate limit has stopped resumes by itself; empty if it does not, or is running."""
     until = project.get("continues_at") if project.get("state") != "EXECUTING" else None
     return clock(until) if until else ""
 
@@ -169,7 +169,7 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The one thing about a call that says most, in a line."""
+    """The most informative part of a call, in one line."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
     names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
@@ -178,8 +178,8 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
 
 
 def always_words(suggestions: Any) -> str:
-    """What "always" would mean, from the agent's suggestions; empty where it has none. As the server remembers it: a
-    mode covers far more than this question, so it counts only where nothing else is suggested.
+    """What "always" would allow, from the agent's suggestions; empty without any. As on the server, a mode, which covers far
+    more than this question, counts only if nothing else is suggested.
     """
     if not isinstance(suggestions, list) or not all(isinstance(one, dict) for one in suggestions):
         return ""
@@ -212,10 +212,10 @@ def _rule(rule: Mapping[str, Any]) -> str:
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
-    """How a question ended, in a line. ``is_mine``: it was answered from this terminal."""
+    """How an approval ended, in one line. ``is_mine``: it was answered from this terminal."""
     if "reason" in answer:
         reason = str(answer["reason"])
-        return one_line(_capital(reason) if reason.startswith(AT_THE_DESK) else f"Withdrawn: {reason}")
+        return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")
     by, message = answer.get("by"), answer.get("message")
     if answer.get("decision") != "allow":
         return one_line(f"Rejected by {by}{f': “{message}”' if message else ''}")
@@ -227,7 +227,7 @@ def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_m
 
 
 def _answers(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str | None:
-    """What was answered to the agent's own questions; None where that is not known."""
+    """The answers to the agent's own questions; None if they are not known."""
     given = answer.get("updated_input") if request.get("tool_name") == QUESTIONS else None
     answers = given.get("answers") if isinstance(given, Mapping) else None
     return "; ".join(map(str, answers.values())) if isinstance(answers, Mapping) else None
@@ -238,17 +238,17 @@ def _capital(text: str) -> str:
 
 
 def first_words(answer: Mapping[str, Any]) -> str:
-    """The same, for a person who was about to answer."""
+    """As ``settled_words``, for a person who was about to answer."""
     if "reason" in answer:
         reason = str(answer["reason"])
-        at_desk = reason.startswith(AT_THE_DESK)
-        return one_line(f"{_capital(reason)}." if at_desk else f"The question was withdrawn ({reason}).")
+        in_terminal = reason.startswith(IN_TERMINAL)
+        return one_line(f"{_capital(reason)}." if in_terminal else f"The question was withdrawn ({reason}).")
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
 
 
 def whole_text(message: Any) -> str:
-    """All that a record says."""
+    """The complete text of a record."""
     inner = message.get("message") if isinstance(message, dict) else None
     content = inner.get("content", inner.get("prompt")) if isinstance(inner, dict) else None
     if isinstance(content, str):

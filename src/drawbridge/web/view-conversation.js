@@ -11,7 +11,7 @@ import { WindowList } from './window-list.js';
 import { agentName, MODES, modesOf, modeWords, since, standing } from './project-words.js';
 
 /** What can be said about a session in a terminal. */
-const AT_THE_DESK = ['permission_response', 'project_delete'];
+const IN_TERMINAL = ['permission_response', 'project_delete'];
 
 export class ConversationView {
   /**
@@ -78,7 +78,7 @@ export class ConversationView {
   /** Whether it is possible here, and allowed to this device: a session in a terminal is steered there. */
   _may(/** @type {string} */ type) {
     const desk = this._project?.desk;
-    return this.client.may(type) && (!desk || AT_THE_DESK.includes(type) || (type === 'execute' && Boolean(desk.prompts)));
+    return this.client.may(type) && (!desk || IN_TERMINAL.includes(type) || (type === 'execute' && Boolean(desk.prompts)));
   }
 
   /** When this changes, what can be done here does too. */

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.acp.driver import Acp
-from drawbridge.agents.base import AgentUnusable, Decision, Exited, Launch, Question, QuestionGone, TurnEnded
+from drawbridge.agents.base import AgentUnusable, Decision, Exited, Launch, Question, QuestionCancelled, TurnEnded
 from drawbridge.agents.gemini.driver import Gemini
 from tests.agents.rig import eventually, session
 
@@ -50,7 +50,7 @@ async def test_what_is_no_question_is_refused(project: Path) -> None:
 async def test_a_question_that_it_does_not_wait_for_is_taken_back(project: Path) -> None:
     async with session(bad("question_then_end"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert [gone.reason for gone in warm.heard.all(QuestionGone)] == ["the agent continued without an answer"]
+        assert [gone.reason for gone in warm.heard.all(QuestionCancelled)] == ["the agent continued without an answer"]
 
 
 async def test_a_line_of_20_mb_is_passed_on(project: Path) -> None:

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from drawbridge.agents import modes
-from drawbridge.agents.acp.conversation import Conversation
-from drawbridge.agents.base import Broken, Launch, ModeKnown, Options, Said, TurnEnded
+from drawbridge.agents.acp.conversation import AcpConversation
+from drawbridge.agents.base import Broken, Launch, ModeChanged, Options, Output, TurnEnded
 
 
 class Stream:
     """A conversation with an agent that has these modes; the first is the one that it begins in."""
 
     def __init__(self, *offered: str, options: Options = Options(), as_option: bool = False) -> None:  # noqa: B008
-        self.events: list[Said] = []
+        self.events: list[Output] = []
         self.chosen: list[str] = []
         self._offered = offered
         self._as_option = as_option
-        self._conversation = Conversation("The agent", Launch("/p", "", options=options), lambda path: None, "1")
+        self._conversation = AcpConversation("The agent", Launch("/p", "", options=options), lambda path: None, "1")
         self.answers()
 
     def answers(self) -> None:
@@ -41,7 +41,7 @@ class Stream:
 
     @property
     def known(self) -> list[str]:
-        return [event.mode for event in self.events if isinstance(event, ModeKnown)]
+        return [event.mode for event in self.events if isinstance(event, ModeChanged)]
 
     @property
     def fault(self) -> str:
@@ -76,8 +76,8 @@ CODEX = ("agent", "read-only", "workspace-write", "agent-full-access")
 @pytest.mark.parametrize("as_option", [False, True])
 def test_the_agents_own_mode_is_shown(as_option: bool) -> None:
     stream = Stream(*CODEX, as_option=as_option)
-    [known] = [event for event in stream.events if isinstance(event, ModeKnown)]
-    assert known == ModeKnown("agent", ("agent", "plan", "workspace-write", "bypassPermissions"))
+    [known] = [event for event in stream.events if isinstance(event, ModeChanged)]
+    assert known == ModeChanged("agent", ("agent", "plan", "workspace-write", "bypassPermissions"))
     assert stream.chosen == []
 
 

@@ -18,8 +18,8 @@ from drawbridge.agents.base import (
     Exited,
     Options,
     Proposal,
-    QuestionGone,
-    SessionKnown,
+    QuestionCancelled,
+    SessionIdentified,
     TurnEnded,
 )
 from tests.agents.conftest import POEM
@@ -147,10 +147,10 @@ async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path
 async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
         await told(first, "say One")
-        [known] = first.heard.all(SessionKnown)
+        [known] = first.heard.all(SessionIdentified)
     async with session(official(*flags), project, session_id=known.session_id, resume=True) as second:
         assert await told(second, "remember") == ["say One / remember"]
-        assert second.heard.all(SessionKnown) == [known]
+        assert second.heard.all(SessionIdentified) == [known]
 
 
 async def test_a_conversation_that_is_not_there_is_said_to_be(project: Path) -> None:
@@ -228,7 +228,7 @@ async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: P
         asked = await warm.asked()
         await warm.process.kill()
         assert len(warm.heard.all(TurnEnded)) == 1
-        assert warm.heard.all(QuestionGone) in ([], [QuestionGone(asked.question_id, "interrupted")])
+        assert warm.heard.all(QuestionCancelled) in ([], [QuestionCancelled(asked.question_id, "interrupted")])
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
 
 

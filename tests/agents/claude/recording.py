@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.claude.conversation import ClaudeConversation
 from tests.agents import recording
 
 TRANSCRIPTS = recording.TRANSCRIPTS / "server"
@@ -23,7 +23,7 @@ class Recorder(recording.Recorder):
         place = Path(os.environ["HOME"]).parent
         places = [(str(project), "/project"), (os.environ["HOME"], "/home"), (str(place), "")]
         places += [(re.sub("[^A-Za-z0-9]", "-", str(place)), "")]  # as the CLI names its own files
-        super().__init__("claude", Conversation, places, patch)
+        super().__init__("claude", ClaudeConversation, places, patch)
 
     def shown(self, line: str) -> dict[str, Any]:
         message = super().shown(re.sub(r"cc-socks/\d+", "cc-socks/4242", line))

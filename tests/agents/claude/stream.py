@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from drawbridge.agents.base import Attachment, Said, TurnEnded
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.base import Attachment, Output, TurnEnded
+from drawbridge.agents.claude.conversation import ClaudeConversation
 
 Kind = TypeVar("Kind")
 
@@ -15,13 +15,13 @@ class Stream:
     """A conversation, the lines it has been sent, and what it made of them."""
 
     def __init__(self, *, resumed: bool = False, files: dict[str, str] | None = None) -> None:
-        self.conversation = Conversation("The agent", (files or {}).get, resumed=resumed)
-        self.events: list[Said] = []
+        self.conversation = ClaudeConversation("The agent", (files or {}).get, resumed=resumed)
+        self.events: list[Output] = []
 
-    def say(self, **message: Any) -> list[Said]:
+    def say(self, **message: Any) -> list[Output]:
         return self.raw(json.dumps(message).encode())
 
-    def raw(self, line: bytes) -> list[Said]:
+    def raw(self, line: bytes) -> list[Output]:
         said = self.conversation.received(line)
         self.events += said
         return said
@@ -37,10 +37,10 @@ class Stream:
         """What was written to the agent since the last time."""
         return [json.loads(line) for line in self.conversation.outgoing().splitlines()]
 
-    def result(self, **fields: Any) -> list[Said]:
+    def result(self, **fields: Any) -> list[Output]:
         return self.say(**({"type": "result", "subtype": "success", "is_error": False} | fields))
 
-    def ask(self, tool: str = "Bash", **request: Any) -> list[Said]:
+    def ask(self, tool: str = "Bash", **request: Any) -> list[Output]:
         given = {"subtype": "can_use_tool", "tool_name": tool, "input": {"command": "ls"}, "permission_suggestions": []}
         return self.say(type="control_request", request_id="q1", request=given | request)
 

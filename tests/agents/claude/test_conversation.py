@@ -17,11 +17,11 @@ from drawbridge.agents.base import (
     Attachment,
     Decision,
     Exited,
-    ModeKnown,
+    ModeChanged,
     Question,
-    QuestionGone,
+    QuestionCancelled,
     Replied,
-    SessionKnown,
+    SessionIdentified,
     TurnBegun,
     TurnEnded,
 )
@@ -266,7 +266,7 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
             "SESSION_NOT_FOUND",
-            f"The agent does not have this conversation (any more): No conversation found with session ID: {ID}. "
+            f"The agent does not have this conversation, or no longer has it: No conversation found with session ID: {ID}. "
             "Start a new session.",
         ),
         (
@@ -397,7 +397,7 @@ def test_the_mode_is_told_whoever_has_changed_it() -> None:
     for mode in ("acceptEdits", None, 5, "", "x" * 1_000):
         stream.say(type="system", subtype="status", permissionMode=mode)
 
-    assert stream.all(ModeKnown) == [ModeKnown("default"), ModeKnown("acceptEdits")]
+    assert stream.all(ModeChanged) == [ModeChanged("default"), ModeChanged("acceptEdits")]
 
 
 def test_the_conversations_id_is_told_when_it_changes() -> None:
@@ -406,7 +406,7 @@ def test_the_conversations_id_is_told_when_it_changes() -> None:
         stream.say(type="system", subtype="init", session_id=session_id)
     stream.say(type="conversation_reset", session_id="third", new_conversation_id="fourth")
 
-    assert stream.all(SessionKnown) == [SessionKnown(ID), SessionKnown("other")]
+    assert stream.all(SessionIdentified) == [SessionIdentified(ID), SessionIdentified("other")]
 
 
 def test_a_conversation_can_be_resumed_when_a_turn_of_it_has_ended() -> None:
@@ -477,7 +477,7 @@ def test_everything_open_is_closed_when_the_process_is_gone() -> None:
 
     assert stream.conversation.ended(3, "Trace\nSomething broke.", None) == [
         Replied(id, "The agent has ended."),
-        QuestionGone("q1", "The agent has ended"),
+        QuestionCancelled("q1", "The agent has ended"),
         TurnEnded(
             ok=False,
             error="The agent ended with exit code 3 before it was done: Trace\nSomething broke.",

@@ -75,7 +75,10 @@ async def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
 async def test_a_version_that_is_too_old_is_refused(tmp_path: Path) -> None:
     found = await problem(Claude(str(program(tmp_path / "claude", "print('1.0.128 (Claude Code)')"))))
     assert found.code == "AGENT_TOO_OLD"
-    assert str(found) == "Claude Code 1.0.128 is too old; 2.0.0 is needed. Run `claude update` on the server's machine."
+    assert (
+        str(found)
+        == "Claude Code 1.0.128 is too old; 2.0.0 or newer is required. Run `claude update` on the server's machine."
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,6 @@ def test_a_server_has_claude_first_and_the_demo_last() -> None:
 def test_a_path_for_an_agent_that_has_none_is_a_bad_setting() -> None:
     found = registry.problems(registry.Named(paths=("demo=/bin/sh", "cluade=/bin/sh")))
     assert [problem.partition(",")[0] for problem in found] == [
-        "--agent-path: no program can be named for demo",
-        "--agent-path: no program can be named for cluade",
+        "--agent-path: the program of demo can't be set",
+        "--agent-path: the program of cluade can't be set",
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import Decision, Question, QuestionGone, Replied
+from drawbridge.agents.base import Decision, Question, QuestionCancelled, Replied
 from drawbridge.core.errors import BadArgument
 
 from .stream import Stream
@@ -147,7 +147,7 @@ def test_a_question_that_the_agent_takes_back_is_gone() -> None:
     stream.ask()
     stream.told()
 
-    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionGone("q1", "decided elsewhere")]
+    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "decided elsewhere")]
 
     stream.conversation.answer("q1", Decision(allow=True))
     assert stream.told() == []
@@ -159,7 +159,7 @@ def test_a_question_that_an_interrupt_ends_says_so() -> None:
     stream.prompt()
     stream.ask()
     stream.conversation.interrupt()
-    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionGone("q1", "interrupted")]
+    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "interrupted")]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from drawbridge.agents.base import (
     Exited,
     Options,
     Question,
-    SessionKnown,
+    SessionIdentified,
     TurnEnded,
 )
 from drawbridge.agents.claude.driver import Claude
@@ -49,7 +49,7 @@ async def test_a_prompt_is_answered(warm: Session, model: MessagesStub) -> None:
     assert done.cost_usd is not None
     assert done.cost_usd > 0
     assert warm.heard.words == "Hello there."
-    assert warm.heard.all(SessionKnown) == [SessionKnown(warm.id)]
+    assert warm.heard.all(SessionIdentified) == [SessionIdentified(warm.id)]
     assert "Say hello" in model.requests[0].told
 
 
@@ -180,7 +180,7 @@ async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, pro
         assert done.error is not None
         assert f"No conversation found with session ID: {id}" in done.error
         assert (await lost.heard.next(Exited)).code == 1
-    assert lost.heard.all(SessionKnown) == []
+    assert lost.heard.all(SessionIdentified) == []
 
 
 async def test_a_conversation_that_does_not_exist_is_said_to_a_late_prompt_too(claude: Claude, project: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_conversation_that_is_cleared_has_another_id(warm: Session, mode
     cleared = await warm.turn("/clear")
 
     second = await warm.turn("Second")
-    known = [event.session_id for event in warm.heard.all(SessionKnown)]
+    known = [event.session_id for event in warm.heard.all(SessionIdentified)]
     assert known[0] == warm.id
     assert len(set(known)) == 2
     assert cleared.session_id == second.session_id == known[1]

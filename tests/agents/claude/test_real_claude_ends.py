@@ -18,10 +18,10 @@ from drawbridge.agents.base import (
     AgentRefused,
     Decision,
     Exited,
-    ModeKnown,
+    ModeChanged,
     Options,
     Question,
-    QuestionGone,
+    QuestionCancelled,
     TurnEnded,
 )
 from drawbridge.agents.claude.driver import Claude
@@ -58,7 +58,7 @@ async def test_an_interrupt_takes_a_question_back(warm: Session, model: Messages
     warm.process.interrupt()
 
     assert (await warm.ended()).interrupted
-    assert warm.heard.all(QuestionGone) == [QuestionGone(question.question_id, "interrupted")]
+    assert warm.heard.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
     warm.process.answer(question.question_id, Decision(allow=True))
     assert (await warm.turn("Go on")).ok
     assert not (project / "a").exists()
@@ -191,7 +191,7 @@ async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, pr
     model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
     assert (await warm.turn("Change it")).ok
     assert warm.heard.all(Question) == []
-    assert warm.heard.all(ModeKnown)[-1] == ModeKnown("acceptEdits")
+    assert warm.heard.all(ModeChanged)[-1] == ModeChanged("acceptEdits")
     assert poem.read_text() == "one\n2\nthree\n"
     assert model.requests[-1].body["model"] == "claude-haiku-9"
 

@@ -16,8 +16,17 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import AgentLine, Decision, Question, QuestionGone, Replied, Said, SessionKnown, TurnEnded
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.base import (
+    AgentLine,
+    Decision,
+    Output,
+    Question,
+    QuestionCancelled,
+    Replied,
+    SessionIdentified,
+    TurnEnded,
+)
+from drawbridge.agents.claude.conversation import ClaudeConversation
 
 from .recording import TRANSCRIPTS, load
 
@@ -26,14 +35,14 @@ POEM = {"/project/poem.txt": "one\ntwo\nthree\n"}
 Message = dict[str, Any]
 
 
-def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
+def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
     """All that is heard when the transcript is played; our lines are compared on the way."""
     lines = load(name)
     ids = (message["uuid"] for message in ours(lines) if message["type"] == "user")
     monkeypatch.setattr("drawbridge.agents.claude.conversation.uuid.uuid4", lambda: uuid.UUID(next(ids)))
     # A transcript may hold two processes' lines: each counts its commands anew.
-    conversation = Conversation("Claude Code", POEM.get, resumed=name == "resume")
-    heard: list[Said] = []
+    conversation = ClaudeConversation("Claude Code", POEM.get, resumed=name == "resume")
+    heard: list[Output] = []
     for line in lines:
         message = line["line"]
         if line["from"] == "claude":
@@ -48,7 +57,7 @@ def ours(lines: list[Message]) -> Iterator[Message]:
     return (line["line"] for line in lines if line["from"] == "drawbridge")
 
 
-def say(conversation: Conversation, message: Message) -> None:
+def say(conversation: ClaudeConversation, message: Message) -> None:
     """Do what was done when we said ``message``."""
     match message:
         case {"type": "user", "message": {"content": str(words)}}:
@@ -67,7 +76,7 @@ def say(conversation: Conversation, message: Message) -> None:
             pytest.fail(f"nobody says that: {message}")
 
 
-def all_of(kind: type[Any], heard: list[Said]) -> list[Any]:
+def all_of(kind: type[Any], heard: list[Output]) -> list[Any]:
     return [event for event in heard if isinstance(event, kind)]
 
 
@@ -88,7 +97,7 @@ def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch:
     assert [question.question_id for question in all_of(Question, heard)] == [
         asked["request_id"] for asked in questions
     ]
-    assert len(all_of(SessionKnown, heard)) == {"clear": 2, "bad-session": 0}.get(name, 1)
+    assert len(all_of(SessionIdentified, heard)) == {"clear": 2, "bad-session": 0}.get(name, 1)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ def test_a_change_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_question_that_was_taken_back_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = played("interrupt-question", monkeypatch)
     (question,) = all_of(Question, heard)
-    assert all_of(QuestionGone, heard) == [QuestionGone(question.question_id, "interrupted")]
+    assert all_of(QuestionCancelled, heard) == [QuestionCancelled(question.question_id, "interrupted")]
 
 
 def test_modes_are_taken_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:

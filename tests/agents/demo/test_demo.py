@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import AgentLine, Decision, Exited, Options, Question, QuestionGone, TurnEnded
+from drawbridge.agents.base import AgentLine, Decision, Exited, Options, Question, QuestionCancelled, TurnEnded
 from drawbridge.agents.demo.driver import Demo
 from tests.agents.rig import Session, lives, session
 from tests.waiting import until
@@ -62,7 +62,7 @@ async def test_it_proposes_a_change_and_makes_it_when_allowed(demo: Session, pro
 
     assert (project / "README.md").read_text() == proposal.new_text
     assert demo.heard.words == (
-        "You said: “Make it shine”. I write that into `README.md`, if you let me.\nDone: `README.md` has the new line."
+        "You said: “Make it shine”. I will write that into `README.md` if you allow it.\nDone: `README.md` has the new line."
     )
     assert (ended.ok, ended.session_id, ended.cost_usd) == (True, demo.id, 0.0012)
 
@@ -90,7 +90,7 @@ async def test_denied_it_leaves_the_file_as_it_is(demo: Session, project: Path) 
     [
         ({"file_path": "/etc/motd"}, "I only write in the directory that I was started in."),
         ({"file_path": "../README.md"}, "I only write in the directory that I was started in."),
-        ({"old_string": "not there"}, "the file has changed meanwhile."),
+        ({"old_string": "not there"}, "the file has changed in the meantime."),
         ({"file_path": "gone.md"}, "FileNotFoundError"),
         ({"new_string": "\ud800"}, "UnicodeEncodeError"),
     ],
@@ -168,7 +168,7 @@ async def test_an_interrupt_takes_its_question_back(demo: Session, project: Path
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.heard.next(TurnEnded)).interrupted
-    assert demo.heard.all(QuestionGone) == [QuestionGone(question.question_id, "interrupted")]
+    assert demo.heard.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
     demo.process.answer(question.question_id, Decision(allow=True))
     await demo.turn("/quick")
     assert (project / "README.md").read_text() == README
@@ -193,7 +193,7 @@ async def test_it_goes_on_where_it_was(project: Path) -> None:
     async with session(hasty(), project, resume=True) as demo:
         question = await asked(demo, "More")
         ended = await decide(demo, question, Decision(allow=True))
-    assert demo.heard.words.startswith("We go on where we were. You said: “More”.")
+    assert demo.heard.words.startswith("We continue where we stopped. You said: “More”.")
     assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.acp.conversation import AcpConversation
 from tests.agents import recording
 
 
 class Recorder(recording.Recorder):
     def __init__(self, project: Path, patch: pytest.MonkeyPatch) -> None:
-        super().__init__("gemini", Conversation, [(str(project), "/project"), (os.environ["HOME"], "/home")], patch)
+        super().__init__("gemini", AcpConversation, [(str(project), "/project"), (os.environ["HOME"], "/home")], patch)
 
     def shown(self, line: str) -> dict[str, Any]:
         message = super().shown(line)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import AgentUnusable, Decision, Launch, Options, Proposal, SessionKnown
+from drawbridge.agents.base import AgentUnusable, Decision, Launch, Options, Proposal, SessionIdentified
 from drawbridge.agents.gemini.driver import Gemini
 from tests.agents.acp.peers import words
 from tests.agents.conftest import POEM
@@ -45,7 +45,7 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
     async with session(gemini.agent(model), project, options) as warm:
         done = await warm.turn("Say hello")
 
-        [known] = warm.heard.all(SessionKnown)
+        [known] = warm.heard.all(SessionIdentified)
         assert (done.ok, done.error, done.session_id) == (True, None, known.session_id)
         assert words(warm.heard) == ["Hello there."]
         told = model.requests[0].told
@@ -149,7 +149,7 @@ async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> 
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(gemini.agent(model), project) as first:
         assert (await first.turn("Who are you?")).ok
-        [known] = first.heard.all(SessionKnown)
+        [known] = first.heard.all(SessionIdentified)
     async with session(gemini.agent(model), project, session_id=known.session_id, resume=True) as second:
         assert (await second.turn("Who?")).ok
         assert words(second.heard) == ["Ada, as I said."]
@@ -158,7 +158,7 @@ async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> 
 
 async def test_a_path_with_a_comma_is_none_for_it(project: Path, model: GeminiStub) -> None:
     launch = Launch(str(project), "", options=Options(add_dirs=("/a,b",)))
-    with pytest.raises(AgentUnusable, match="no path with a comma"):
+    with pytest.raises(AgentUnusable, match="no path that contains a comma"):
         await gemini.agent(model).start(launch, lambda event: None)
 
 

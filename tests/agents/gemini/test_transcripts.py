@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.questions import outcome
-from drawbridge.agents.base import AgentLine, Broken, Decision, Launch, Options, Question, Said, TurnEnded
+from drawbridge.agents.base import AgentLine, Broken, Decision, Launch, Options, Output, Question, TurnEnded
 from tests.agents.acp.peers import said
 
 from .recording import load
@@ -23,7 +23,7 @@ class Played:
     """A recorded session. What was done by a person is read off the lines that we sent."""
 
     def __init__(self, name: str) -> None:
-        self.said: list[Said] = []
+        self.said: list[Output] = []
         self._questions: list[Question] = []
         lines = load(name)
         for entry, rest in ((entry, lines[number:]) for number, entry in enumerate(lines)):
@@ -37,7 +37,7 @@ class Played:
     def _tell(self, line: dict[str, Any], rest: list[dict[str, Any]]) -> None:
         if line.get("method") == "initialize":
             version = line["params"]["clientInfo"]["version"]
-            self._conversation = Conversation("Gemini CLI", _launch(rest), lambda path: POEM, version)
+            self._conversation = AcpConversation("Gemini CLI", _launch(rest), lambda path: POEM, version)
             self._sent = _lines(self._conversation)
         sent = next(self._sent, None)
         if sent is None:
@@ -64,7 +64,7 @@ class Played:
         return ["ok" if turn.ok else "interrupted" if turn.interrupted else turn.code for turn in turns]
 
 
-def _lines(conversation: Conversation) -> Iterator[dict[str, Any] | None]:
+def _lines(conversation: AcpConversation) -> Iterator[dict[str, Any] | None]:
     """What is sent, one by one; None where nothing more is for now."""
     waiting: list[bytes] = []
     while True:

@@ -88,7 +88,7 @@ def test_merge_puts_the_change_into_the_unsaved_text(desk: GuardedDesk) -> None:
     assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
     assert neovim.modified(poem)
     assert "This change was merged into them there" in told
-    is_told_in_one_line(neovim, r"Claude Code's change of poem\.txt was merged into yours: u undoes it")
+    is_told_in_one_line(neovim, r"Claude Code's change to poem\.txt was merged into yours: u undoes it")
     neovim.command("w")
     neovim.wait_for_buffer(poem, ["ONE", "two", "three", "mine"])
     assert "W12" not in neovim.pane.screen
@@ -107,4 +107,4 @@ def test_merge_leaves_alone_what_both_changed(desk: GuardedDesk) -> None:
     assert neovim.buffer(poem) == MINE
     assert "A merge was not possible: both changed line 4" in told
     assert "\n three\n-theirs\n+mine" in told
-    is_told_in_one_line(neovim, r"Claude Code.s change of poem\.txt can.t be merged; your text was not touched")
+    is_told_in_one_line(neovim, r"Claude Code.s change to poem\.txt can.t be merged; your text was not touched")

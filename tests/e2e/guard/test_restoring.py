@@ -40,7 +40,7 @@ def test_it_lists_what_was_replaced_the_newest_first(desk: GuardedDesk, poem: Pa
 def test_a_number_of_the_list_is_put_back_and_shown(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
     said = desk.drawbridge("hook", "--restore", "2")
 
-    assert said.startswith(f"{poem} contains again what was replaced at ")
+    assert said.startswith(f"{poem} was restored to its text of ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
     assert len(desk.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
@@ -67,7 +67,7 @@ def test_unsaved_changes_are_not_replaced(desk: GuardedDesk, poem: Path, neovim:
 
 
 def test_what_was_never_replaced_can_not_be_put_back(desk: GuardedDesk) -> None:
-    assert "nothing was replaced" in desk.drawbridge("hook", "--restore")
+    assert "nothing has been replaced" in desk.drawbridge("hook", "--restore")
     refused = desk.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. Nothing was changed" in refused.stderr

@@ -94,7 +94,7 @@ def test_unsaved_files_are_named_when_a_session_begins_and_with_a_prompt(desk: G
 
     told = desk.ask_claude(text("I see."))
 
-    assert told.count(f"{UNSAVED} (what is on disk is older than what the person sees):\n- {poem} (Neovim") == 2
+    assert told.count(f"{UNSAVED} (the files on disk are older than what the person sees):\n- {poem} (Neovim") == 2
     assert ".env" not in told
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_is_read_is_said_to_be_older_than_what_the_person_sees(desk:
     told = desk.ask_claude(read(poem), text("I see."))
 
     assert f"{poem} has unsaved changes in Neovim" in told
-    assert "What was read is the file on disk, which is older." in told
+    assert "What was read is the older version on disk." in told
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())

@@ -49,7 +49,7 @@ class Desk:
     async def asks(self, method: str, **params: Any) -> Any:
         """What Neovim answers to one question of the guard."""
         (answer,) = await self.asks_unsure(method, **params)
-        assert answer.problem == ""
+        assert answer.problem == "", answer.problem
         return answer.result
 
     async def asks_unsure(self, method: str, *, milliseconds: int = DEADLINE, **params: Any) -> list[ask.Answer]:

@@ -519,7 +519,7 @@ async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Desk) -> 
 
     answer = await at.asks("refresh_buffer", file_path=path)
 
-    assert answer["kept"] == [{"name": str(path), "lines": 3, "reason": "it is no plain file"}]
+    assert answer["kept"] == [{"name": str(path), "lines": 3, "reason": "it is not a regular file"}]
     assert await at.text() == ["one", "two", "three"]
 
 

@@ -87,7 +87,7 @@ async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Desk) -> None:
 
     assert answer["reloaded"] == []
     assert [(file["name"], file["reason"]) for file in answer["kept"]] == [
-        (str(path), f"what it held could not be copied to {blocked}")
+        (str(path), f"its text could not be copied to {blocked}")
     ]
     assert await at.text() == ["one"]
     assert not await at.modified()

@@ -144,7 +144,7 @@ async def test_where_neovim_can_not_be_asked_without_asking_others_nothing_is_sa
     await at.keys("omine<Esc>")
     await at.ex("autocmd FileChangedShell * let g:asked = 1")
 
-    await refused(at, path, "it is not sure that the file is still as it was read")
+    await refused(at, path, "the file may have changed since it was read")
 
     assert await at.person.lua("return vim.g.asked") is None
     await at.ex("silent write")

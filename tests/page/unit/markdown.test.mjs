@@ -53,6 +53,15 @@ test('half a million escaped signs are drawn', () => {
   assert.equal(markdown('\\*'.repeat(240_000)).textContent.length, 240_000);
 });
 
+test('long strings and long lines are not coloured', () => {
+  // Both limits bound the search for the end of a string that has none.
+  const kinds = (line) => pieces(line, 'js').map(({ kind }) => kind);
+  assert.deepEqual(kinds(`'${'.'.repeat(200)}'`), ['string']);
+  assert.deepEqual(kinds(`'${'.'.repeat(201)}'`), ['']);
+  assert.deepEqual(kinds(`''${'.'.repeat(998)}`), ['string', '']);
+  assert.deepEqual(kinds(`''${'.'.repeat(999)}`), ['']);
+});
+
 test('a line with unterminated quotes is coloured in time', () => {
   const line = "'\\".repeat(500);
   const began = performance.now();

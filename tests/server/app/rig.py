@@ -30,9 +30,8 @@ from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
 from drawbridge.server.protocol.replies import OK, Health
-from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.transport.http_server import HttpServer, ServerOptions, WebSocket
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"

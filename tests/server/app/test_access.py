@@ -15,9 +15,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
 from drawbridge.core.errors import BadSetting, NotPrivate
-from drawbridge.server.app import client as client_module
-from drawbridge.server.app.client import AUTH_BYTES, UNFINISHED_BYTES
-from drawbridge.server.app.clients import STRANGERS
+from drawbridge.server.app import clients as clients_module
+from drawbridge.server.app.clients import AUTH_BYTES, STRANGERS, UNFINISHED_BYTES
 from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
 from drawbridge.server.protocol.commands import Execute
 from tests.protocols.bytes_of import close, frame, request, text
@@ -157,7 +156,7 @@ async def test_what_follows_a_wrong_token_is_not_heard(server: Server) -> None:
 async def test_who_shows_no_token_in_time_is_closed_without_a_word(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "AUTH_SECONDS", 0.05)
+    monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.05)
     async with connect(server.url, proxy=None) as stranger:
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
@@ -166,7 +165,7 @@ async def test_who_shows_no_token_in_time_is_closed_without_a_word(
 
 
 async def test_who_has_shown_it_is_not_timed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "AUTH_SECONDS", 0.05)
+    monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.05)
     async with connected(server.url) as client:
         await client.ask("auth", {"token": TOKEN})
         await asyncio.sleep(0.1)

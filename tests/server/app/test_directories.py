@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.app.directories import MOST, listed
+from drawbridge.server.app.server_commands import MOST, listed
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.app.rig import Server
 from tests.server.wire_client import WireClient

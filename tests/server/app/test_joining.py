@@ -17,8 +17,7 @@ from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.app import joining
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
-from drawbridge.server.store.log import History
-from drawbridge.server.store.pages import Page
+from drawbridge.server.store.log import History, Page
 from tests.server.schema import check_said
 from tests.server.twin import Client, Server, records, serving, settled
 from tests.waiting import PATIENCE, until

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Proposal, Question
-from drawbridge.server.app.frames import frame
+from drawbridge.server.app.feed import frame
 from drawbridge.server.auth import audited
 from drawbridge.server.events import Announced, ApprovalResolved
 from drawbridge.server.protocol import commands
@@ -271,13 +271,13 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
 
 
 async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:
-    from drawbridge.agents.base import QuestionGone
+    from drawbridge.agents.base import QuestionCancelled
 
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         approval = await asked(server, phone, project)
-        server.agent.latest.heard(QuestionGone("q1", "answered elsewhere"))
+        server.agent.latest.heard(QuestionCancelled("q1", "answered elsewhere"))
         assert phone.updates("permission_withdrawn") == [{"approval_id": approval, "reason": "answered elsewhere"}]
         with pytest.raises(ClientError) as late:
             await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

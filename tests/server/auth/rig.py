@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.demo.driver import Demo
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
@@ -111,10 +112,10 @@ async def serving(
     server = Server(directory, tls, crowd or Crowd(), rows, **access)
     await server.core.open()
     async with server.door:
-        watch = asyncio.create_task(server.clients.watch(every=0.02))
+        checks = BackgroundTasks(logging.getLogger("tests.access"))
+        checks.repeat(server.clients.check, 0.02, "checking which clients may stay")
         yield server
-        watch.cancel()
-        await asyncio.wait([watch])
+        await checks.close()
         await server.core.close("the end")
 
 

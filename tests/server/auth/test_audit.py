@@ -13,10 +13,9 @@ from websockets.asyncio.client import connect
 
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.auth import audit as audit_module
-from drawbridge.server.auth import pairing
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
-from drawbridge.server.auth.devices import TOKEN, Devices
+from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import Crowd, Entrance
 from drawbridge.server.events import Announced, RunContinued
 from tests.server.auth.rig import Server
@@ -188,7 +187,7 @@ async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
     arguments = ("--allow", code.parent, "--log-level", "debug", "--log-format", "json")
     async with serving(data, *arguments) as server:
         token = await asyncio.to_thread(made, data, "phone", "--scope", "admin")
-        pairing_code = pairing.new_code(Devices(data), "view")
+        pairing_code = new_code(Devices(data), "view")
         heard = []
         async with connected(server.url, tls=server.tls) as new:
             paired = (await new.ask("pair", {"code": pairing_code, "name": "pad"}))["data"]["token"]

@@ -16,9 +16,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from drawbridge.server.auth import tls as tls_module
-from drawbridge.server.auth.addresses import of_this_machine
-from drawbridge.server.auth.authority import Authority, general_name, read_authority
-from drawbridge.server.auth.tls import Certificate, authority_of, own_certificate
+from drawbridge.server.auth.access import of_this_machine
+from drawbridge.server.auth.tls import (
+    Authority,
+    Certificate,
+    authority_of,
+    general_name,
+    own_certificate,
+    read_authority,
+)
 from tests.server.auth.rig import OWNER, Server, serving
 from tests.server.processes import serving as process_serving
 from tests.server.wire_client import connected

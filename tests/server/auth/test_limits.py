@@ -22,7 +22,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.protocols.gate import Head
-from drawbridge.server.auth import entrance, pairing
+from drawbridge.server.auth import devices, entrance
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import (
     ALL_WRONG_CODES,
@@ -123,7 +123,7 @@ async def test_after_so_many_wrong_tokens_an_address_is_told_to_wait_and_others_
 
 
 async def test_nobody_is_locked_out_by_the_guesses_of_a_neighbour(server: Server, clock: Clock) -> None:
-    code = pairing.new_code(server.devices, "view")
+    code = devices.new_code(server.devices, "view")
     for _ in range(FAILURES[0]):
         await status(server, SOMEWHERE, "wrong")
     assert (await status(server, SOMEWHERE, OWNER))[0] == 101
@@ -151,7 +151,7 @@ def pair(code: str) -> dict[str, Any]:
 
 async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
     """However long somebody continues."""
-    code = pairing.new_code(server.devices, "admin")
+    code = devices.new_code(server.devices, "admin")
     said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
     assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
     for _ in range(5):
@@ -173,11 +173,11 @@ def outcome(entrance: Entrance, code: str, address: str) -> str:
 async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
     """While a code is valid, they can try so few of 2**40 codes that none is found."""
     at_once, a_second = ALL_WRONG_CODES
-    lifetime = pairing.LIFETIME.total_seconds()
-    assert (at_once + a_second * lifetime) / len(pairing.LETTERS) ** pairing.LENGTH < 1e-8
+    lifetime = devices.CODE_LIFETIME.total_seconds()
+    assert (at_once + a_second * lifetime) / len(devices.CODE_LETTERS) ** devices.CODE_LENGTH < 1e-8
     assert at_once >= 100 * WRONG_CODES[0], "many addresses are needed to keep the others out"
     assert a_second >= 300 * WRONG_CODES[1], "and go on with it"
-    code = pairing.new_code(server.devices, "admin")
+    code = devices.new_code(server.devices, "admin")
     crowd = Entrance(server.access)
     said = [outcome(crowd, "AAAA-0000", f"198.51.{number // 250}.{number % 250}") for number in range(at_once + 50)]
     assert said == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50

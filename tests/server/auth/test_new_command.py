@@ -13,7 +13,7 @@ from msgspec import Struct
 from websockets.asyncio.client import connect
 
 import client_schema
-from drawbridge.server.app.client import Client
+from drawbridge.server.app.clients import Client
 from drawbridge.server.app.command_table import COMMANDS, OK
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Row

@@ -15,9 +15,9 @@ from websockets.asyncio.client import connect
 
 from drawbridge.core.errors import BadArgument
 from drawbridge.server.auth import devices as devices_module
-from drawbridge.server.auth import pairing
-from drawbridge.server.auth.addresses import of_this_machine, served
-from drawbridge.server.pair import link
+from drawbridge.server.auth.access import of_this_machine, served
+from drawbridge.server.auth.devices import new_code
+from drawbridge.server.device_commands import link
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
 from tests.server.auth.rig import Server, code_of
@@ -41,7 +41,7 @@ async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], 
 
 
 async def test_a_code_becomes_a_token_of_a_device_that_is_in_at_once(server: Server) -> None:
-    code = pairing.new_code(server.devices, "approve", projects=[str(server.roots)], lifetime=timedelta(days=30))
+    code = new_code(server.devices, "approve", projects=[str(server.roots)], lifetime=timedelta(days=30))
     async with connected(server.url) as phone:
         paired = (await phone.ask("pair", {"code": code, "name": "Ada's phone"}))["data"]
         assert paired["device"] == {"name": "Ada's phone", "scope": "approve", "projects": [str(server.roots)]}
@@ -57,16 +57,16 @@ async def test_a_code_becomes_a_token_of_a_device_that_is_in_at_once(server: Ser
     "written", [str, str.lower, lambda code: code.replace("-", " "), lambda code: code[:4] + code[5:]]
 )
 async def test_a_code_may_be_typed_in_any_way(server: Server, written: Any) -> None:
-    answer, _ = await pair(server, written(pairing.new_code(server.devices, "view")))
+    answer, _ = await pair(server, written(new_code(server.devices, "view")))
     assert answer["type"] == "paired"
 
 
 async def test_the_owner_has_the_last_word_about_the_name(server: Server) -> None:
-    code = pairing.new_code(server.devices, "view", name="kitchen")
+    code = new_code(server.devices, "view", name="kitchen")
     assert (await pair(server, code, name="owner"))[0]["data"]["client"] == "kitchen"
     names = []
     for _ in range(3):
-        code = pairing.new_code(server.devices, "view")
+        code = new_code(server.devices, "view")
         names.append((await pair(server, code, name="kitchen"))[0]["data"]["client"])
     assert names == ["kitchen 2", "kitchen 3", "kitchen 4"]
 
@@ -74,7 +74,7 @@ async def test_the_owner_has_the_last_word_about_the_name(server: Server) -> Non
 async def test_a_wrong_a_used_and_an_old_code_have_a_code_of_their_own(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used, old = (pairing.new_code(server.devices, "admin") for _ in range(2))
+    used, old = (new_code(server.devices, "admin") for _ in range(2))
     assert (await pair(server, used))[0]["type"] == "paired"
     after = devices_module.now() + timedelta(minutes=10)
     monkeypatch.setattr(devices_module, "now", lambda: after)
@@ -85,15 +85,15 @@ async def test_a_wrong_a_used_and_an_old_code_have_a_code_of_their_own(
 
 
 async def test_a_name_that_can_not_be_shown_leaves_the_code_as_it_was(server: Server) -> None:
-    code = pairing.new_code(server.devices, "view")
+    code = new_code(server.devices, "view")
     assert code_of((await pair(server, code, name="a\x1b[2J"))[0]) == "VALIDATION_FAILED"
     assert (await pair(server, code, name="fine"))[0]["type"] == "paired"
     with pytest.raises(BadArgument, match="1 to 60"):
-        pairing.new_code(server.devices, "view", name="\n")
+        new_code(server.devices, "view", name="\n")
 
 
 async def test_two_at_once_are_one_device(server: Server) -> None:
-    code = pairing.new_code(server.devices, "view")
+    code = new_code(server.devices, "view")
     async with connected(server.url) as one, connected(server.url) as two:
         for client in (one, two):
             await client.tell("pair", {"code": code}, request_id="r")
@@ -103,14 +103,14 @@ async def test_two_at_once_are_one_device(server: Server) -> None:
 
 
 async def test_who_is_connected_already_stays_who_it_is(server: Server, owner: WireClient) -> None:
-    code = pairing.new_code(server.devices, "view")
+    code = new_code(server.devices, "view")
     assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "paired"
     assert (await owner.ask("hello"))["data"]["device"]["scope"] == "admin"
 
 
 async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    code = pairing.new_code(server.devices, "view")
+    code = new_code(server.devices, "view")
     token = (await pair(server, code))[0]["data"]["token"]
     await pair(server, code)
     kept = (server.data / "devices.json").read_text()

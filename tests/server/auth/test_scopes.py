@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
@@ -266,9 +265,8 @@ async def test_a_confined_device_hears_nothing_of_others(
         given = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
         await owner.ask("permission_response", given, project)
         await owner.hear("update", "run_finished", patience=15)
-    watching = asyncio.create_task(server.monitor.run(server.clients))
+    await server.monitor.report(server.clients)
     stats = (await confined.hear("update", "stats"))["data"]["data"]
-    watching.cancel()
     await owner.ask("project_delete", project_id=secret)
     assert (await confined.ask("project_list"))["type"] == "project_list", "all that was told before has come"
     assert stats["project_states"] == {mine: "IDLE"}

@@ -23,8 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.core.errors import BadSetting
-from drawbridge.server.app import client as client_module
-from drawbridge.server.app.client import DISMISSED
+from drawbridge.server.app import clients as clients_module
+from drawbridge.server.app.clients import DISMISSED
 from drawbridge.server.auth.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
 from drawbridge.server.auth.tls import own_certificate
 from tests.programs import missing
@@ -136,8 +136,8 @@ async def test_what_is_signed_is_told_as_text(server: Server) -> None:
 async def test_a_person_has_longer_to_sign_than_a_program_has_for_its_token(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "AUTH_SECONDS", 0.2)
-    monkeypatch.setattr(client_module, "SIGNING_SECONDS", 0.4)
+    monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.2)
+    monkeypatch.setattr(clients_module, "SIGNING_SECONDS", 0.4)
     async with connected(server.url) as client:
         began = time.monotonic()
         await client.ask("ssh_challenge")

@@ -19,11 +19,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.core.errors import BadArgument, BadSetting
-from drawbridge.server.app.client import DISMISSED
+from drawbridge.server.app.clients import DISMISSED
 from drawbridge.server.auth import devices as devices_module
-from drawbridge.server.auth import pairing
 from drawbridge.server.auth.access import Access, OwnNames
-from drawbridge.server.auth.devices import FILE, TOKEN, Devices
+from drawbridge.server.auth.devices import FILE, TOKEN, Devices, new_code
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import WireClient, connected
@@ -240,9 +239,9 @@ async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_th
             assert (await owner.ask("hello"))["type"] == "hello"
         with pytest.raises(BadSetting, match="damaged"):
             server.token("another")
-        await until(lambda: "no other device is accepted" in caplog.text)
+        await until(lambda: "no device token is accepted" in caplog.text)
         assert (await there.ask("hello"))["type"] == "hello"
-        assert caplog.text.count("no other device is accepted") == 1
+        assert caplog.text.count("no device token is accepted") == 1
         assert (server.data / FILE).read_bytes() == damaged, "what is damaged is left as it is"
         (server.data / FILE).write_bytes(whole)
         async with server.client(token) as client:
@@ -251,7 +250,7 @@ async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_th
 
 async def test_a_process_that_holds_the_file_does_not_hold_the_server_up(server: Server) -> None:
     token = server.token()
-    code = pairing.new_code(server.devices, "view")
+    code = new_code(server.devices, "view")
     with (server.data / "devices.lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         began = time.monotonic()

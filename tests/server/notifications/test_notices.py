@@ -31,12 +31,11 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.notifications import web_push
 from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
-from drawbridge.server.notifications.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
 from drawbridge.server.notifications.send import Notifier, Sender
+from drawbridge.server.notifications.web_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.desk_messages import IN_TERMINAL
-from drawbridge.server.protocol.messages import Outcome
+from drawbridge.server.protocol.messages import IN_TERMINAL, Outcome
 from tests.server.app.rig import info
 from tests.server.notifications.service import Service
 from tests.waiting import until
@@ -197,7 +196,7 @@ async def test_a_service_that_hangs_is_in_nobodys_way(
     for number in range(150):
         sender.do(f"number {number}", lambda: None)
     assert time.monotonic() - began < 1
-    assert "number 149 was not notified: too much waits" in caplog.text
+    assert "number 149 was not notified: too many notifications wait" in caplog.text
     going.set()
 
 

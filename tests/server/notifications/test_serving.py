@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from drawbridge.server.notifications.push import packed
+from drawbridge.server.notifications.web_push import packed
 from tests.server.notifications.service import Service
 from tests.server.processes import refused, serving
 from tests.server.wire_client import WireClient

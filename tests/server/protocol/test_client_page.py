@@ -11,8 +11,7 @@ from websockets.asyncio.client import connect
 
 import client_schema
 from drawbridge.agents.base import Options
-from drawbridge.server.app.client import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, UNAUTHORIZED
-from drawbridge.server.app.clients import TRY_LATER
+from drawbridge.server.app.clients import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, TRY_LATER, UNAUTHORIZED
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.stats import EVERY_SECONDS

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drawbridge.agents.base import AgentUnusable, QuestionGone, TurnBegun
+from drawbridge.agents.base import AgentUnusable, QuestionCancelled, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.worker import NOBODY_ASKED
@@ -170,7 +170,7 @@ def agent_does(what: str, world: World) -> None:
             process.turn_open = True
             process.heard(TurnBegun())
         case "taken back" if process:
-            process.heard(QuestionGone(f"q{model.questions}", "moot"))
+            process.heard(QuestionCancelled(f"q{model.questions}", "moot"))
         case "turn ends" | "turn fails" | "turn interrupted" if process:
             process.ends(ok=what == "turn ends", interrupted=what == "turn interrupted")
         case "dies" if process:

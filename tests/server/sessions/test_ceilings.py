@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from drawbridge.agents.base import ModeKnown, Options
+from drawbridge.agents.base import ModeChanged, Options
 from drawbridge.agents.claude.prompts import remembered
 from drawbridge.agents.modes import BYPASS
 from drawbridge.server.protocol.client_errors import ClientError
@@ -164,7 +164,7 @@ def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
 
 def test_where_only_plans_are_allowed_no_answer_leads_out_of_the_mode() -> None:
     check_allowed(Ceilings(), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
-    with pytest.raises(ClientError, match="leave the mode plan"):
+    with pytest.raises(ClientError, match="leave plan mode"):
         check_allowed(Ceilings(modes=("plan",)), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
 
 
@@ -280,7 +280,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
         server.core.context.ceilings = Ceilings(modes=ceiling)
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeKnown(mode))
+        process.heard(ModeChanged(mode))
         await settled()
         shown = phone.updates("project_state")[-1].get("permission_mode", "default")
         if allowed:
@@ -296,7 +296,7 @@ async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) 
         server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeKnown("acceptEdits"))
+        process.heard(ModeChanged("acceptEdits"))
         await until(lambda: process.ended)
         finished = phone.updates("run_finished")[-1]
         assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import ModeKnown
+from drawbridge.agents.base import ModeChanged
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from tests.server.twin import Agent, Client, Process, Server, records, serving, settled
@@ -71,14 +71,14 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
         await server.does(phone, "set_mode", project, mode="plan")
         assert told() == ["plan", "plan"], "what the next one begins with"
         process = await server.running(phone, project)
-        process.heard(ModeKnown("acceptEdits"))  # an answer did that
+        process.heard(ModeChanged("acceptEdits"))  # an answer did that
         assert told() == ["acceptEdits", "acceptEdits"]
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
         assert process.modes == ["plan"], "it was chosen before, but does not hold any more"
         assert told() == ["plan", "plan"]
-        process.heard(ModeKnown("default"))
+        process.heard(ModeChanged("default"))
         assert told() == ["default", "default"]
         process.ends()
         process.exit(0)
@@ -166,7 +166,7 @@ async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeKnown("acceptEdits", ("default", "acceptEdits", "plan", "bypassPermissions")))
+        process.heard(ModeChanged("acceptEdits", ("default", "acceptEdits", "plan", "bypassPermissions")))
         offered = phone.updates("project_state")[-1]["modes"]
         assert offered == ["acceptEdits"]
         for mode in offered:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.store import index, log, segments
-from drawbridge.server.store.log import History
-from drawbridge.server.store.rebuilding import rebuild
+from drawbridge.server.store.log import History, rebuild
 from tests.server.store.rig import all_seqs, at, files, fill, message, open_history, read_independently, seqs
 
 RECORDS = 1_000

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from drawbridge.server.store import log as module
-from drawbridge.server.store import pages
 from drawbridge.server.store.log import History, Record
 from drawbridge.server.store.segments import Report, Segment, read_block
 from tests.server.store.rig import NOON, all_seqs, at, fill, message, open_history, seqs
@@ -154,7 +153,7 @@ def test_a_page_shows_the_history_as_it_was_when_it_was_asked_for(
         fill(history, 300)
         return read_block(*arguments)
 
-    monkeypatch.setattr(pages, "read_block", read_late)
+    monkeypatch.setattr(module, "read_block", read_late)
     page = history.read(after_seq=100)
     assert (seqs(page), page.has_more) == (list(range(101, 401)), False)
     assert history.damage == ()
@@ -181,7 +180,7 @@ def test_a_page_reads_no_more_of_the_files_than_it_needs(
         read.append(block)
         return read_block(file, segment, block, report)
 
-    monkeypatch.setattr(pages, "read_block", read_and_count)
+    monkeypatch.setattr(module, "read_block", read_and_count)
     history.read(**cursor)
     assert len(read) == blocks
 

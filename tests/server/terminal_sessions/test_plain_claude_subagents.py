@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drawbridge.server.protocol.desk_messages import IN_TERMINAL
+from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import session as session_module
 from tests.rigs.claude_rig import EDIT_DIALOG, YES
 from tests.rigs.messages_stub import Block, text, tool_use, write

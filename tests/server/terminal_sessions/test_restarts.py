@@ -180,7 +180,7 @@ async def test_who_does_not_come_again_has_no_question_any_more(
     async with socket_desk(tmp_path) as later:
         await until(lambda: not later.server.core.desk.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
-            {"approval_id": question["approval_id"], "reason": "the agent does not wait for it any more"}
+            {"approval_id": question["approval_id"], "reason": "the agent no longer waits for it"}
         ]
         async with Line.open() as late:  # it was stopped, say: it asks anew
             ask(late, session)

@@ -121,7 +121,7 @@ async def test_a_main_question_ends_with_its_turn_alone(desk: SocketDesk) -> Non
 async def test_a_subagent_that_is_stopped_does_not_wait(desk: SocketDesk) -> None:
     async with Session(desk).asks(more=SUBAGENT, **COMMAND) as (hook, question):
         await hook.close()
-        await until(lambda: desk.withdrawn(question) == ["the agent does not wait for it any more"], "its end")
+        await until(lambda: desk.withdrawn(question) == ["the agent no longer waits for it"], "its end")
 
 
 @pytest.mark.parametrize(

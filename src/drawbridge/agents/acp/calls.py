@@ -1,4 +1,4 @@
-"""What an agent has reported of its tool calls so far: a question may name a call whose diff came before it. Pure.
+"""The tool calls that an agent has reported so far: a question may name a call whose diff came earlier. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with a title and a path alone.
 """
@@ -23,14 +23,14 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Calls:
-    """The calls of all sessions in one process that are not over; the oldest are forgotten first."""
+    """The calls of all sessions in one process that are not completed; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
         self._bytes = 0
 
     def report(self, session_id: str, update: Raw) -> None:
-        """A ``tool_call`` or ``tool_call_update``: what it contains replaces what was known."""
+        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones."""
         fields = _fields(update)
         id = _id(fields)
         if id is None:
@@ -45,7 +45,7 @@ class Calls:
             self._forget(next(iter(self._known)))
 
     def whole(self, session_id: str, call: Raw) -> Raw:
-        """The call of a question, with what was reported of it before. The question's own fields go first."""
+        """The call of a question, completed with what was reported earlier. The question's own fields take precedence."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:

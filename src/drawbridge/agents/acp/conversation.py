@@ -1,8 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``Conversation`` is one process' side of it, with one session in it. What the agent reports of the session is passed
-on as its own lines; its questions become questions, its text is put together (see ``acp.text``). Measured with Gemini
-CLI 0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. The agent's updates are passed on as its own
+lines, its permission requests become ``Question`` events, and pieces of text are joined (see ``acp.text``). Measured with
+Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from drawbridge.agents.base import (
     Decision,
     Exited,
     Launch,
-    QuestionGone,
+    Output,
+    QuestionCancelled,
     Replied,
-    Said,
-    SessionKnown,
+    SessionIdentified,
     TurnEnded,
     session_id_of,
 )
@@ -53,16 +53,16 @@ STOPPED: Final = {
 
 UNKNOWN_FLAG: Final = re.compile("(unknown|unrecognized|unexpected) (argument|option|flag)", re.IGNORECASE)
 
-_Answered: TypeAlias = Callable[[Incoming, bytes], list[Said]]
+_Answered: TypeAlias = Callable[[Incoming, bytes], list[Output]]
 
 
-class _Asked(Struct, frozen=True):
+class _OpenQuestion(Struct, frozen=True):
     id: jsonrpc.Id
     options: Raw
 
 
-class Conversation:
-    """What is to be written to the agent is fetched with ``outgoing`` after every call, first after the making."""
+class AcpConversation:
+    """The caller fetches bytes for the agent with ``outgoing`` after every call, first after the constructor."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
         """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``version``: Drawbridge's."""
@@ -79,14 +79,14 @@ class Conversation:
         self._pieces = Pieces()
         self._costs = Costs(None if launch.resume or launch.fork_from else 0.0)
         self._calls = Calls()
-        self._questions: dict[str, _Asked] = {}
+        self._questions: dict[str, _OpenQuestion] = {}
         self._asked = 0
         self._requests = 0
         self._answers: dict[int, _Answered] = {}
         self._waited_for: set[str] = set()
         self._out: list[bytes] = []
         self.junk = Tail(JUNK_LIMIT)
-        """What came between the messages and is none."""
+        """Output that is not a message."""
         self._request(next(self._steps), self._opened)
 
     @property
@@ -103,7 +103,7 @@ class Conversation:
 
     # Messages of the agent.
 
-    def received(self, line: bytes) -> list[Said]:
+    def received(self, line: bytes) -> list[Output]:
         line = line.strip(b" \t\r")
         if not line:
             return []
@@ -113,12 +113,12 @@ class Conversation:
             return []
         message, data = read
         if isinstance(message.method, str):
-            return self._told(message, data) if message.id is None else self._wanted(message)
+            return self._reported(message, data) if message.id is None else self._wanted(message)
         is_answer = type(message.id) is int and (message.failed or message.succeeded)
         answer = self._answers.pop(message.id, None) if is_answer else None
         return [] if answer is None else answer(message, data)
 
-    def _told(self, message: Incoming, data: bytes) -> list[Said]:
+    def _reported(self, message: Incoming, data: bytes) -> list[Output]:
         params = read_as(Params, message.params)
         line = AgentLine(data, session_id_of(params.sessionId) if params is not None else "")
         if message.method != "session/update" or params is None:
@@ -148,17 +148,17 @@ class Conversation:
         self._pieces.add(session_id, update, data)
         return [*said, msgspec.structs.replace(line, durable=False)] if self._partial else said
 
-    def _in_mode(self) -> list[Said]:
-        known = self._opening.mode_known() if self._ready else None
+    def _in_mode(self) -> list[Output]:
+        known = self._opening.current_mode() if self._ready else None
         return [] if known is None else [known]
 
-    def _whole(self) -> list[Said]:
-        """Completes the message in progress: something else follows now."""
+    def _whole(self) -> list[Output]:
+        """Completes the message in progress, before something else follows."""
         session_id, message = session_id_of(self._pieces.session_id), self._pieces.take()
         return [] if message is None else [AgentLine(message, session_id)]
 
-    def _wanted(self, message: Incoming) -> list[Said]:
-        """A request. Only one is known: files and terminals were not offered."""
+    def _wanted(self, message: Incoming) -> list[Output]:
+        """Handles a request. There is only one kind, since files and terminals were not offered."""
         id = message.request_id
         if id is None:
             return []
@@ -178,12 +178,12 @@ class Conversation:
         if self._interrupted or not self._turn_open:
             self._out.append(wire.result(id, questions.CANCELLED))
             return []
-        self._questions[key] = _Asked(id, params.options)
+        self._questions[key] = _OpenQuestion(id, params.options)
         return [*self._whole(), question]
 
-    def _opened(self, message: Incoming, data: bytes) -> list[Said]:
-        """One more step of the opening is answered."""
-        said: list[Said] = []
+    def _opened(self, message: Incoming, data: bytes) -> list[Output]:
+        """Handles the answer to one step of the opening."""
+        said: list[Output] = []
         try:
             following = self._steps.send(message)
         except StopIteration:
@@ -195,13 +195,13 @@ class Conversation:
             self._request(following, self._opened)
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
-            said = [SessionKnown(self._session_id), AgentLine(data)]
+            said = [SessionIdentified(self._session_id), AgentLine(data)]
         return [*said, *self._in_mode(), *self._send_prompt()] if self._ready else said
 
-    def _turn_answered(self, message: Incoming, data: bytes) -> list[Said]:
+    def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
         said = [*self._whole(), AgentLine(data)]
         reason = "interrupted" if self._interrupted else "the agent continued without an answer"
-        said += [QuestionGone(key, reason) for key in self._questions]
+        said += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
         stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")
         if message.failed:
@@ -233,10 +233,10 @@ class Conversation:
             interrupted=interrupted,
         )
 
-    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         said = self._whole()
         said += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
-        said += [QuestionGone(key, f"{self._name} has ended") for key in self._questions]
+        said += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
         self._waited_for.clear()
         self._questions.clear()
         if self._turn_open:
@@ -247,7 +247,9 @@ class Conversation:
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         if not self._ready and UNKNOWN_FLAG.search(words):
-            text = f"{self._name} does not know an option that it is started with ({words}): it is too old. Update it."
+            text = (
+                f"{self._name} does not support an option that it is started with ({words}): it is too old. Update it."
+            )
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a message.'}"
@@ -255,15 +257,15 @@ class Conversation:
 
     # Messages to the agent.
 
-    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
-        """Begins a turn; what comes before the session is there waits for it. Not while another is open."""
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
+        """Begins a turn, which waits until the session exists. Not while another turn is open."""
         if self._turn_open:
             raise RuntimeError("one prompt at a time")
         self._turn_open, self._interrupted = True, False
         self._prompt = (text, attachments)
         return self._send_prompt() if self._ready else []
 
-    def _send_prompt(self) -> list[Said]:
+    def _send_prompt(self) -> list[Output]:
         if self._prompt is None:
             return []
         (text, attachments), self._prompt = self._prompt, None
@@ -279,7 +281,7 @@ class Conversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Once for a question; what comes later, or for none, goes nowhere."""
+        """Sends the first answer to an open question; any other is ignored."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))
@@ -297,7 +299,7 @@ class Conversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """The id of the ``Replied`` that follows. Raises ``AgentRefused`` where it has no such mode."""
+        """Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if the agent has no such mode."""
         return self._set("mode", mode)
 
     def set_model(self, model: str) -> str:
@@ -308,7 +310,7 @@ class Conversation:
             raise AgentRefused(f"{self._name} is still being started")
         id = f"request-{self._requests + 1}"
 
-        def replied(message: Incoming, data: bytes) -> list[Said]:
+        def replied(message: Incoming, data: bytes) -> list[Output]:
             self._waited_for.discard(id)
             if what == "mode" and not message.failed:
                 self._opening.opened.in_mode(request.params[value])

@@ -13,7 +13,7 @@ from typing import Final
 
 from drawbridge.agents import process
 from drawbridge.agents.acp import opening
-from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.listing import Listing
 from drawbridge.agents.base import Event, Exited, Launch, Remembered, Sessions
 from drawbridge.agents.environment import environment, program
@@ -26,7 +26,7 @@ LISTING_SECONDS: Final = 15.0
 
 
 class Acp:
-    """Any such agent: ``command`` starts it. ``title``: its name for people."""
+    """Any ACP agent. ``command`` starts it; ``title`` is its name for people."""
 
     asks = True
     own_modes = True
@@ -45,15 +45,15 @@ class Acp:
         self._one_listing = asyncio.Lock()
         """One process at a time lists conversations, however many clients ask."""
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
         command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
-        return await self._run(command, launch, heard)
+        return await self._run(command, launch, emit)
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations that the agent keeps for this directory, newest first; empty if it can't list them.
+        """The conversations that the agent stores for this directory, newest first; empty if it can't list them.
 
-        A separate process lists them and is ended: the working one must continue its conversation.
+        A separate process lists them and is then ended: the one that runs prompts must stay in its conversation.
         """
         async with self._one_listing:
             return await self._remembered(path, limit)
@@ -62,16 +62,14 @@ class Acp:
         listing = Listing(str(path), limit, version("drawbridge"))
         ended = asyncio.Event()
 
-        def heard(event: Event) -> None:
+        def emit(event: Event) -> None:
             if isinstance(event, Exited):
                 ended.set()
 
         launch = Launch(str(path), "")
         command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
         variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
-        asked = await process.start(
-            self.title, command, launch.directory, variables, listing, heard, launch.confinement
-        )
+        asked = await process.start(self.title, command, launch.directory, variables, listing, emit, launch.confinement)
         try:
             async with asyncio.timeout(LISTING_SECONDS):
                 await ended.wait()
@@ -81,9 +79,9 @@ class Acp:
             await asked.kill()
         return listing.found
 
-    async def _run(self, command: Sequence[str], launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def _run(self, command: Sequence[str], launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
-        conversation = Conversation(self.title, launch, read_file, version("drawbridge"))
+        conversation = AcpConversation(self.title, launch, read_file, version("drawbridge"))
         return await process.start(
-            self.title, command, launch.directory, variables, conversation, heard, launch.confinement
+            self.title, command, launch.directory, variables, conversation, emit, launch.confinement
         )

@@ -1,4 +1,4 @@
-"""Asking an Agent Client Protocol agent for the conversations that it keeps (``session/list``). Pure: no turn is begun."""
+"""Lists the conversations that an Agent Client Protocol agent stores (``session/list``). Pure: no turn is begun."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from drawbridge.agents.acp import messages as wire
 from drawbridge.agents.acp.messages import Incoming, read_as
 from drawbridge.agents.acp.opening import Initialized, introduction
-from drawbridge.agents.base import AgentRefused, Attachment, Broken, Decision, Exited, Remembered, Said
+from drawbridge.agents.base import AgentRefused, Attachment, Broken, Decision, Exited, Output, Remembered
 from drawbridge.protocols import jsonrpc
 
 LONGEST_TITLE: Final = 120
@@ -16,7 +16,7 @@ LONGEST_ID: Final = 200
 MOST_PAGES: Final = 20
 
 DONE: Final = "listed"
-"""Why the process is ended then."""
+"""The reason with which the process is ended afterwards."""
 
 
 class Listing:
@@ -37,7 +37,7 @@ class Listing:
         data, self._out = self._out, b""
         return data
 
-    def received(self, line: bytes) -> list[Said]:
+    def received(self, line: bytes) -> list[Output]:
         read = wire.parsed(line.strip(b" \t\r"))
         message = read[0] if read else Incoming()
         if isinstance(message.method, str):
@@ -51,12 +51,12 @@ class Listing:
             return self._next(None) if told is not None and told.abilities.lists else [Broken(DONE)]
         return self._page(read_as(dict[str, Any], message.result) or {})
 
-    def _next(self, cursor: str | None) -> list[Said]:
+    def _next(self, cursor: str | None) -> list[Output]:
         self._pages += 1
         self._request("session/list", {"cwd": self._directory} | ({"cursor": cursor} if cursor else {}))
         return []
 
-    def _page(self, page: dict[str, Any]) -> list[Said]:
+    def _page(self, page: dict[str, Any]) -> list[Output]:
         listed = page.get("sessions")
         found = [_remembered(one) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         self.found = sorted([*self.found, *(one for one in found if one)], key=_age)[: self._limit]
@@ -69,11 +69,11 @@ class Listing:
         self._requests += 1
         self._out += wire.request(self._requests, method, params)
 
-    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         return [Exited(code, stderr)]
 
-    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
-        raise RuntimeError("this process takes no prompts")
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
+        raise RuntimeError("this process accepts no prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
         """Does nothing: this process asks nothing."""

@@ -1,6 +1,6 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com), as far as they are routed here. Pure.
 
-They are read for what they are routed by, and passed on as they came. Gemini CLI 0.61.0 was measured.
+Only the fields that decide the routing are parsed; messages are passed on unchanged. Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION: Final = 1
 
 AUTH_REQUIRED: Final = -32000
 TOO_MANY_REQUESTS: Final = 429
-"""Not of the protocol: what Gemini CLI (0.61.0) answers a prompt with whose quota is used up."""
+"""Not part of the protocol: Gemini CLI (0.61.0) answers a prompt with this code if the quota is used up."""
 
 LONGEST_TEXT: Final = 2_000
 """Characters of an agent's text that an error contains."""
@@ -27,7 +27,7 @@ NOTHING: Final = Raw(b"null")
 
 
 class Incoming(Struct):
-    """Any message of an agent."""
+    """Any message from an agent."""
 
     id: Any = None
     method: Any = None
@@ -45,7 +45,7 @@ class Incoming(Struct):
 
     @property
     def request_id(self) -> jsonrpc.Id | None:
-        """None where it can't be answered."""
+        """None if it can't be answered."""
         return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
 
 
@@ -78,7 +78,7 @@ class Fault(Struct):
 
     @property
     def text(self) -> str:
-        """As one sentence or more, for people."""
+        """The error as one or more sentences for people."""
         told = self.data if isinstance(self.data, dict) else {}
         details = next((told[name] for name in ("details", "message") if isinstance(told.get(name), str)), "")
         words = readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
@@ -97,7 +97,7 @@ def parsed(line: bytes) -> tuple[Incoming, bytes] | None:
 
 
 def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:
-    """None where it is something else."""
+    """``data`` as ``kind``; None if it has another shape."""
     try:
         return msgspec.json.decode(b"null" if isinstance(data, UnsetType) else bytes(data), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -10,12 +10,12 @@ from msgspec import Raw, Struct
 from drawbridge.agents import modes
 from drawbridge.agents.acp import messages as wire
 from drawbridge.agents.acp.messages import Incoming
-from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeKnown, Options, check_options
+from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeChanged, Options, check_options
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent knows: with its error all has come that was sent before. Gemini CLI (0.61.0) goes on telling an
-old session after it has said that it is loaded.
+"""A request that no agent knows: its error arrives after everything sent before it. Gemini CLI (0.61.0) continues to replay an
+old session after it has reported that it is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
@@ -40,7 +40,7 @@ class Choices(Struct, frozen=True):
 
 
 class Abilities(Struct):
-    """Of ``initialize``: what the agent has besides the least."""
+    """The optional capabilities in the answer to ``initialize``."""
 
     loads: bool = False
     resumes: bool = False
@@ -77,7 +77,7 @@ class Initialized(Struct):
 
 
 class Opened(Struct):
-    """The answer to ``session/new``, ``session/load`` and their like."""
+    """The answer to ``session/new``, ``session/load`` and similar requests."""
 
     sessionId: Any = None  # noqa: N815
     modes: Any = None
@@ -85,7 +85,7 @@ class Opened(Struct):
     configOptions: Any = None  # noqa: N815
 
     def choices(self, what: str) -> Choices | None:
-        """What can be chosen as "mode" or "model": by the method of its own, or as an option of the session."""
+        """The choices for "mode" or "model", which have either their own method or an option of the session."""
         listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
         if isinstance(listed, dict):
             key = "id" if word == "mode" else "modelId"
@@ -107,7 +107,7 @@ class Opened(Struct):
             self.in_mode(changed.current)
 
     def in_mode(self, mode: object) -> None:
-        """The agent is in another mode now."""
+        """The agent has changed its mode."""
         if isinstance(self.modes, dict):
             self.modes["currentModeId"] = mode
         for option in self.configOptions if isinstance(self.configOptions, list) else ():
@@ -121,7 +121,7 @@ class Request(Struct, frozen=True):
 
 
 class Opening:
-    """From the first message to a session that takes prompts: ``steps`` gives each request and is sent its answer."""
+    """From the first message to a session that accepts prompts. ``steps`` yields each request and is sent its answer."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
         """``name``: the agent's, for people; ``version``: Drawbridge's."""
@@ -133,7 +133,7 @@ class Opening:
         self.abilities = Abilities()
 
     def steps(self) -> Generator[Request, Incoming, None]:
-        """Raises ``AgentUnusable`` where nothing can come of it."""
+        """Raises ``AgentUnusable`` if the session can't be opened."""
         self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._take((yield self._session()))
         if self._launch.resume:
@@ -176,16 +176,16 @@ class Opening:
             raise AgentUnusable("PERMISSION_DENIED", f"{text} It was not started.")
         return other
 
-    def mode_known(self) -> ModeKnown | None:
+    def current_mode(self) -> ModeChanged | None:
         """The current mode in the client protocol's words, if the agent reports it."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None
         offered = dict.fromkeys(modes.word(name) for name in choices.values)
-        return ModeKnown(modes.word(choices.current), tuple(offered)[:MOST_MODES])
+        return ModeChanged(modes.word(choices.current), tuple(offered)[:MOST_MODES])
 
     def choice(self, what: str, wanted: str) -> Request:
-        """How "mode" or "model" is set. Raises ``AgentRefused`` where the agent has none like that."""
+        """The request that sets "mode" or "model". Raises ``AgentRefused`` if the agent has no such value."""
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
@@ -199,7 +199,7 @@ class Opening:
             raise AgentUnusable(FAILED, f"{self._name} could not be initialised: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
             spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
-            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; {wire.VERSION} is needed. Update it.")
+            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
         return told.abilities
 
     def _session(self) -> Request:
@@ -236,7 +236,9 @@ class Opening:
             failure = not_logged_in(self._name, fault.text)
             return AgentUnusable(failure.code, failure.text)
         if self._launch.resume or self._launch.fork_from:
-            text = f"{self._name} does not have this conversation (any more): {fault.text} Start a new session."
+            text = (
+                f"{self._name} does not have this conversation, or no longer has it: {fault.text} Start a new session."
+            )
             return AgentUnusable(NO_SESSION, text)
         return AgentUnusable(FAILED, f"{self._name} could not start a conversation: {fault.text}")
 
@@ -247,7 +249,7 @@ def check(options: Options, name: str) -> None:
 
 
 def introduction(version: str) -> dict[str, Any]:
-    """Files and terminals are not offered: an agent has its own ways to both, which its permissions are made for."""
+    """The first request. Files and terminals are not offered: an agent's permissions cover its own access to both."""
     return {
         "protocolVersion": wire.VERSION,
         "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},

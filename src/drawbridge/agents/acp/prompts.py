@@ -1,4 +1,4 @@
-"""What an agent is asked, as blocks of the Agent Client Protocol. Pure."""
+"""Prompts as content blocks of the Agent Client Protocol. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _block(attachment: Attachment, abilities: Mapping[str, Any]) -> dict[str, An
     try:
         text = attachment.data.decode()
     except UnicodeDecodeError:
-        problem = f"{name} ({media_type}) is nothing that this agent can read."
+        problem = f"{name} ({media_type}) can't be read by this agent."
         raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.") from None
     if abilities.get("embeddedContext") is not True:
         return {"type": "text", "text": f"{name}:\n\n{text}"}

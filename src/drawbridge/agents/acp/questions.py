@@ -15,7 +15,7 @@ from drawbridge.core.errors import UnusableFile
 CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 NARROW: Final = ("proceed_always_tool", "proceed_always")
-"""Of several ``allow_always``, Gemini CLI's (0.61.0) that hold for this session and tool and nothing more."""
+"""Among several ``allow_always`` options, those of Gemini CLI (0.61.0) that cover only this session and tool."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The owner may forbid it by this name, which is Claude Code's."""
@@ -69,7 +69,7 @@ def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
 
 
 def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
-    """The one file that the call would change, whole. None: no file, several, or not foreseeably."""
+    """The change of the one file that the call would write. None: no file, several files, or an unpredictable result."""
     contents = read_as(list[_Content], call.content) or []
     diffs = [content for content in contents if content.type == "diff"]
     if len(diffs) != 1:

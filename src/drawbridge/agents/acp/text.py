@@ -1,8 +1,8 @@
-"""Joins the pieces of an agent's text, so that the history contains each message once and whole. Pure.
+"""Joins the pieces of an agent's text, so that the history contains each message once and complete. Pure.
 
-The pieces are ``session/update`` lines of the Agent Client Protocol. A message of one piece is the agent's own line,
-untouched; one of several becomes one line of the same form, with all the text and a note of how many there were under
-``_meta``, the place which the protocol keeps for others' additions.
+The pieces are ``session/update`` lines of the Agent Client Protocol. A message of one piece is the agent's own line, unchanged.
+A message of several becomes one line of the same form, with the whole text, and the number of pieces under ``_meta``, which
+the protocol reserves for extensions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.agents.acp.messages import Update
 PIECES: Final = ("agent_message_chunk", "agent_thought_chunk")
 
 LONGEST: Final = 256 * 1024
-"""Characters that wait to be put together: a longer message becomes several."""
+"""Characters of a joined message: a longer one becomes several."""
 
 
 class _Text(Struct):
@@ -35,7 +35,7 @@ class Pieces:
         self._size = 0
 
     def add(self, session_id: str, update: Update, line: bytes) -> bool:
-        """Whether ``line`` is a piece that continues the message in progress; if not, ``take`` first. Raises nothing."""
+        """Whether ``line`` continues the message in progress; if not, call ``take`` first. Never raises."""
         text = _text(update)
         if text is None or not self.fits(session_id, update):
             return False

@@ -1,7 +1,7 @@
 """How ``claude`` is started: its command line and its environment. Pure.
 
-Values are given as ``--flag=value``, so that none becomes a flag, and a flag that takes several is repeated, so that it
-swallows nothing that follows (2.1.329). A prompt is never in a command line.
+Values are passed as ``--flag=value``, so that none is read as a flag. A flag with several values is repeated, so that it does
+not consume the next argument (2.1.329). A prompt is never in a command line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Launch, Options
 from drawbridge.agents.modes import BYPASS
 
 OLDEST: Final = (2, 0, 0)
-"""The first version of the stream that is spoken here; the official SDKs' own limit."""
+"""The first version with the stream format used here; also the minimum of the official SDKs."""
 
 LONGEST_ARGUMENT: Final = 100_000
 """Bytes; Linux takes 131,072 for one argument."""
@@ -29,7 +29,7 @@ STREAM: Final = (
 )
 
 STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-"""Makes the CLI report ``session_state_changed``: only its "idle" means that no subagent works any more (2.1.329)."""
+"""Makes the CLI report ``session_state_changed``: only its "idle" means that all subagents have ended (2.1.329)."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -38,17 +38,17 @@ _CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def arguments(launch: Launch) -> list[str]:
-    """All flags. Raises ``AgentUnusable`` (VALIDATION_FAILED) for what can't be one; the text names the option."""
+    """All flags. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value; the text names the option."""
     return [*STREAM, *_session(launch), *_flags(launch.options)]
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """See ``agents.environment``; the CLI reports the rest to its makers and to hooks."""
+    """As ``agents.environment``, plus the caller's name, which the CLI reports to its vendor and to hooks."""
     return common.environment(base, directory, mark) | {"CLAUDE_CODE_ENTRYPOINT": "drawbridge"}
 
 
 def version(answer: str) -> tuple[int, ...] | None:
-    """Out of what ``claude --version`` prints: "2.1.329 (Claude Code)"."""
+    """The version in the output of ``claude --version``: "2.1.329 (Claude Code)"."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", answer)
     return tuple(map(int, numbers.groups())) if numbers else None
 
@@ -119,7 +119,7 @@ def _check_model(name: str, value: str) -> None:
 
 
 def _check_rule(name: str, value: str) -> None:
-    """One rule a value, as "Bash(git log *)": the CLI takes commas and spaces outside of parentheses for separators."""
+    """Checks that the value is one rule, as "Bash(git log *)": the CLI splits at commas and spaces outside of parentheses."""
     _check_text(name, value)
     depth, fits = 0, value[:1] not in ("", "-", "(")
     for at, sign in enumerate(value):

@@ -1,8 +1,8 @@
 """The stream of ``claude``: lines in, events out; commands in, lines out.
 
-Pure: ``Conversation`` is one process' side of it, fed by a shell that owns the pipes. It is the CLI's ``stream-json`` with
-``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type is passed on untouched, since the CLI
-learns new ones every week; nothing relies on the order of keys.
+Pure: ``ClaudeConversation`` is Drawbridge's side of one process, fed by the module that owns the pipes. The format is the CLI's
+``stream-json`` with ``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type is passed on
+unchanged, since the CLI adds new ones often; nothing relies on the order of keys.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from drawbridge.agents.base import (
     Attachment,
     Decision,
     Exited,
-    ModeKnown,
+    ModeChanged,
+    Output,
     Question,
-    QuestionGone,
+    QuestionCancelled,
     Replied,
-    Said,
-    SessionKnown,
+    SessionIdentified,
     TurnBegun,
     TurnEnded,
     session_id_of,
@@ -44,7 +44,7 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""Characters of a mode's name; what is longer is none."""
+"""Characters of a mode's name; a longer one is ignored."""
 
 
 class _Request(Struct):
@@ -64,7 +64,7 @@ class _Reply(Struct):
     error: Any = None
 
 
-class _Asked(Struct, frozen=True):
+class _OpenQuestion(Struct, frozen=True):
     input: Raw
     suggestions: Raw
 
@@ -73,11 +73,11 @@ _request: Final = msgspec.json.Decoder(_Request)
 _reply: Final = msgspec.json.Decoder(_Reply)
 
 
-class Conversation:
-    """One process' side of the stream. What is to be written to it is fetched with ``outgoing`` after every call."""
+class ClaudeConversation:
+    """The state of one process' stream. The caller fetches the bytes to write with ``outgoing`` after every call."""
 
     def __init__(self, name: str, read: Reader, *, resumed: bool) -> None:
-        """``name``: the agent's, for people. ``read``: how a file is read that a question is about."""
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about."""
         self._name = name
         self._read = read
         self._costs = Costs(None if resumed else 0.0)
@@ -93,12 +93,12 @@ class Conversation:
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it does not."""
         self._had_tasks = False
-        """Since the prompt there was a subagent or a command in the background: the first result need not be the last."""
+        """Whether a subagent or background command was started since the prompt: the first result may not be the last."""
         self._last_result: tuple[Failure | None, bool] | None = None
         """The failure of the prompt's turn, which is over once the session is idle, and whether it was interrupted."""
         self._api_error: str | None = None
         self._limited: float | None = None
-        self._questions: dict[str, _Asked] = {}
+        self._questions: dict[str, _OpenQuestion] = {}
         self._subagents: dict[str, str] = {}
         """Task, which is the subagent's id → its type; the latest."""
         self._waited_for: set[str] = set()
@@ -106,7 +106,7 @@ class Conversation:
         self._out: list[bytes] = []
         self.junk = Tail(JUNK_LIMIT)
         self.junk_lines = 0
-        """What came between the messages and is none; it helps to understand a process that dies."""
+        """The number of lines that are not messages; it helps to explain why a process died."""
 
     @property
     def turn_open(self) -> bool:
@@ -117,14 +117,14 @@ class Conversation:
         return self.turn_open or self._own_turn or self._in_background or bool(self._questions)
 
     def outgoing(self) -> bytes:
-        """What has to be written now."""
+        """The bytes to write now."""
         data, self._out = b"".join(self._out), []
         return data
 
     # Messages of the agent.
 
-    def received(self, line: bytes) -> list[Said]:
-        """One line, without its newline."""
+    def received(self, line: bytes) -> list[Output]:
+        """Handles one line, without its newline."""
         line = line.strip(b" \t\r")
         if not line:
             return []
@@ -138,7 +138,7 @@ class Conversation:
             case "control_request":
                 return self._asked(message)
             case "control_cancel_request":
-                return self._taken_back(message.request_id)
+                return self._cancelled(message.request_id)
             case "control_response":
                 return self._replied(message)
             case "keep_alive":
@@ -149,11 +149,11 @@ class Conversation:
                 passed_on = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
                 return [passed_on, *self._meant(message, data)]
 
-    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         """The process has ended. ``fault``: why the server ended it, if it did. Closes everything open; returns the last
         events."""
-        said: list[Said] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
-        said += [QuestionGone(id, f"{self._name} has ended") for id in self._questions]
+        said: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
+        said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
         self._waited_for.clear()
         if self.turn_open:
@@ -162,7 +162,7 @@ class Conversation:
         self._own_turn = self._in_background = False
         return said
 
-    def _meant(self, message: Message, data: bytes) -> list[Said]:
+    def _meant(self, message: Message, data: bytes) -> list[Output]:
         match message.type, message.subtype:
             case "system", "init":
                 begun = self._begun()
@@ -195,15 +195,15 @@ class Conversation:
             if len(self._subagents) > SUBAGENTS_KNOWN:
                 del self._subagents[next(iter(self._subagents))]
 
-    def _begun(self) -> list[Said]:
-        """A turn begins. One of the CLI's own has an end only where it reports its state."""
+    def _begun(self) -> list[Output]:
+        """A turn begins. The end of one that the CLI began itself is known only if it reports its state."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
         self._begun_alone, self._interrupted = True, False
         return [TurnBegun()]
 
-    def _in_state(self, state: object) -> list[Said]:
+    def _in_state(self, state: object) -> list[Output]:
         self._state = state
         if state != "idle" or (self._last_result is None and not self._begun_alone):
             return []
@@ -212,16 +212,16 @@ class Conversation:
             failure, interrupted = Failure(FAILED, INTERRUPTED), True
         return [self._turn_ended(failure, interrupted=interrupted)]
 
-    def _in_session(self, session_id: object) -> list[Said]:
+    def _in_session(self, session_id: object) -> list[Output]:
         if not isinstance(session_id, str) or not session_id or session_id == self._session_id:
             return []
         self._session_id = session_id
-        return [SessionKnown(session_id)]
+        return [SessionIdentified(session_id)]
 
-    def _in_mode(self, mode: object) -> list[Said]:
-        return [ModeKnown(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
+    def _in_mode(self, mode: object) -> list[Output]:
+        return [ModeChanged(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
 
-    def _result(self, data: bytes) -> list[Said]:
+    def _result(self, data: bytes) -> list[Output]:
         try:
             result = json_object(data)
         except (ValueError, RecursionError):
@@ -273,9 +273,9 @@ class Conversation:
         failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
         return self._turn_ended(failure, interrupted=self._interrupted and fault is None)
 
-    # Its questions.
+    # Questions of the agent.
 
-    def _asked(self, message: Message) -> list[Said]:
+    def _asked(self, message: Message) -> list[Output]:
         id = message.request_id
         if not isinstance(id, str):
             return []
@@ -292,7 +292,7 @@ class Conversation:
         if not bytes(suggestions).startswith(b"["):
             suggestions = Raw(b"[]")
         suggestions = prompts.suggestions(request.tool_name, suggestions)
-        self._questions[id] = _Asked(request.input, suggestions)
+        self._questions[id] = _OpenQuestion(request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
         question = Question(
             id,
@@ -312,13 +312,13 @@ class Conversation:
             return None
         return AskedBy(id, words(request.agent_type, LONGEST_NAME) or self._subagents.get(id))
 
-    def _taken_back(self, question_id: object) -> list[Said]:
+    def _cancelled(self, question_id: object) -> list[Output]:
         if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:
             return []
-        return [QuestionGone(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
+        return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Once for a question; what comes later, or for none, goes nowhere. Raises ``BadArgument``."""
+        """Sends the first answer to an open question; any other is ignored. Raises ``BadArgument``."""
         asked = self._questions.get(question_id)
         if asked is None:
             return
@@ -333,8 +333,8 @@ class Conversation:
 
     # Messages to the agent.
 
-    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
-        """Begins a turn. Not while another is open."""
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
+        """Begins a turn. Must not be called while another is open."""
         if self._prompt_id is not None:
             raise RuntimeError("one prompt at a time")
         self._prompt_id = str(uuid.uuid4())
@@ -372,7 +372,7 @@ class Conversation:
         self._write({"type": "control_request", "request_id": id, "request": request})
         return id
 
-    def _replied(self, message: Message) -> list[Said]:
+    def _replied(self, message: Message) -> list[Output]:
         try:
             reply = _reply.decode(message.response)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -383,5 +383,5 @@ class Conversation:
         return [Replied(reply.request_id, None if reply.subtype == "success" else str(reply.error))]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """A line that the CLI can't read would end it."""
+        """Encodes strictly: the CLI exits at a line that it can't parse."""
         self._out.append(msgspec.json.encode(message) + b"\n")

@@ -1,4 +1,4 @@
-"""Claude Code as the server starts it: found, asked for its version, run."""
+"""Claude Code as the server runs it: finds the program, checks its version, starts it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from drawbridge.agents import catalog, process
 from drawbridge.agents.base import AgentUnusable, Event, Launch, Sessions
 from drawbridge.agents.claude import command_line, open_sessions
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.framing import readable
 from drawbridge.agents.proposals import read_file
 from drawbridge.core import subprocesses
@@ -22,7 +22,7 @@ from drawbridge.core import subprocesses
 ROW: Final = catalog.AGENTS["claude"]
 
 PLACES: Final = ("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude")
-"""Where its installers put it; a server that a service manager starts often has a short PATH."""
+"""The paths that its installers use: a server that a service manager started often has a short PATH."""
 
 VERSION_SECONDS: Final = 20.0
 """2.1.329 answers in 0.02 s, the very first time on a machine in 3 s."""
@@ -32,7 +32,7 @@ ANSWER_LIMIT: Final = 4096
 
 class Claude:
     name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
-    sessions: Sessions = open_sessions.Kept()
+    sessions: Sessions = open_sessions.ClaudeSessions()
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH and the usual places are searched at each start."""
@@ -40,7 +40,7 @@ class Claude:
         self._environment = environment
         self._proven: tuple[str, int, int] | None = None
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         arguments = command_line.arguments(launch)
         program = await self._program()
         if launch.resume:
@@ -50,18 +50,18 @@ class Claude:
         environment = command_line.environment(self._environment, launch.directory, launch.mark)
         environment |= command_line.STATES
         resumed = launch.resume or launch.fork_from is not None
-        conversation = Conversation(ROW.title, read_file, resumed=resumed)
+        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed)
         command = [program, *arguments]
         return await process.start(
-            ROW.title, command, launch.directory, environment, conversation, heard, launch.confinement
+            ROW.title, command, launch.directory, environment, conversation, emit, launch.confinement
         )
 
     async def probe(self) -> str:
-        """Its version, as "2.1.329". Raises ``AgentUnusable`` with what is wrong and what to do."""
+        """Its version, as "2.1.329". Raises ``AgentUnusable`` with the problem and what to do."""
         return await self._version(self._find())
 
     async def _program(self) -> str:
-        """The path of a program that is known to be new enough; asked once for each file."""
+        """The path of a program that is new enough; each file is checked once."""
         path = self._find()
         with contextlib.suppress(OSError):
             status = os.stat(path)
@@ -106,7 +106,7 @@ class Claude:
             shown = ".".join(map(str, numbers))
             raise AgentUnusable(
                 "AGENT_TOO_OLD",
-                f"Claude Code {shown} is too old; {oldest} is needed. Run `claude update` on the server's machine.",
+                f"Claude Code {shown} is too old; {oldest} or newer is required. Run `claude update` on the server's machine.",
             )
         return ".".join(map(str, numbers))
 
@@ -116,7 +116,7 @@ def agent(path: str | None) -> Claude:
 
 
 def in_use(users: Sequence[int]) -> str:
-    """The reason to refuse a resume: two processes would write the same file without knowing of each other."""
+    """Why a resume is refused: two processes would write the same file unaware of each other."""
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
     return f"{text} Close it there, or fork the conversation."

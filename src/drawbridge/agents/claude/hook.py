@@ -1,6 +1,6 @@
 """Claude Code's hooks: what they send, and how they are answered. Loaded at every call of the guard, so without imports.
 
-Source: its hooks reference, and what 2.1.329 was seen to send and obey.
+Source: its hooks reference, and the measured behaviour of 2.1.329.
 """
 
 TYPE_CHECKING = False
@@ -35,10 +35,10 @@ TOOLS = {
     "ExitPlanMode": ("other", ()),
     "WebFetch": ("other", ()),
 }
-"""The last three ask a person first; what they did shows that the question is settled."""
+"""The last three ask a person first; the call after them shows that the question was answered."""
 
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
-UNTOLD = ("moved", "changed")
+NO_CONTEXT = ("moved", "changed")
 
 
 def paths(value: str) -> "list[str]":

@@ -22,8 +22,8 @@ ASK_MODE = AskMode(
     disabled="disable",
     also_lasting=("disableAutoMode",),
     unasked="Claude Code starts in auto mode and writes without asking, so you never see a change first.",
-    not_kept='At its next start Claude Code asks whether to make auto mode the default, with "Yes" chosen, and stops asking '
-    "before it writes if you press Enter. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
+    not_kept='At its next start Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you press '
+    "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
 )
 """Without the second setting it asks at its next start whether to make auto mode the default, with Yes chosen, and Enter
@@ -31,13 +31,13 @@ replaces the first (2.1.329, which reads both places)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
-    """Without a shell between."""
+    """A hook that runs without a shell."""
     return {"type": "command", "command": command[0], "args": list(command[1:]), "timeout": timeout}
 
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "disableAllHooks") is True:
-        note = f"{path} has disableAllHooks: no hook runs, and nothing is guarded, until that is gone."
+        note = f"{path} has disableAllHooks: no hook runs, and nothing is guarded, until you remove that."
         yield Switch(path, "disableAllHooks", note)
     if value_at(content, "allowManagedHooksOnly") is True:
         note = f"{path} has allowManagedHooksOnly: only hooks of your administrator run, so nothing is guarded."

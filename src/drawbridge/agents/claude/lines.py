@@ -1,4 +1,4 @@
-"""One line of ``claude``: what it is routed by, and its bytes as they may be passed on. Pure."""
+"""One line of ``claude``: the fields that decide its routing, and its bytes as they are passed on. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from drawbridge.agents import json_lines
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""Ephemeral lines; what is permanent is repeated in a later line."""
+"""Ephemeral lines; anything permanent in them is repeated in a later line."""
 
 
 class Message(Struct):
-    """The part of a line that decides what it is. It may contain anything; the rest is only checked to be JSON."""
+    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON."""
 
     type: Any = None
     subtype: Any = None

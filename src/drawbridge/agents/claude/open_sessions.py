@@ -1,4 +1,4 @@
-"""The running processes of Claude Code on this machine, also in terminals, and the conversations that they have open."""
+"""The running processes of Claude Code on this machine, including those in terminals, and their open conversations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Process(Struct):
 
 
 def used_by(session_id: str) -> list[int]:
-    """Reads files: not from the event loop's thread."""
+    """The processes that have the conversation open. Blocking."""
     found = []
     for file in (sessions.config() / "sessions").glob("*.json"):
         try:
@@ -40,7 +40,7 @@ def _head(file: Path) -> bytes:
 
 
 def _runs(process: _Process) -> bool:
-    """Process ids are reused: on Linux the file has the start time of the right process, as the kernel reports it."""
+    """Whether the process of the file still runs. Ids are reused, so on Linux the start time must match as well."""
     if not process_alive(process.pid):
         return False
     try:
@@ -51,8 +51,8 @@ def _runs(process: _Process) -> bool:
     return not isinstance(process.procStart, str) or started in ([], [process.procStart])
 
 
-class Kept:
-    """The ``Sessions`` of Claude Code."""
+class ClaudeSessions:
+    """Claude Code's implementation of ``Sessions``."""
 
     listed = staticmethod(sessions.listed)
     known = staticmethod(sessions.known)

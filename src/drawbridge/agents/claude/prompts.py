@@ -27,19 +27,19 @@ DENIED: Final = "The person said no to this. Do not try it another way; ask what
 
 
 def words(told: object, longest: int) -> str | None:
-    """For people, bounded. None if nothing was reported."""
+    """The text for people, bounded. None if nothing was reported."""
     return valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """Of a user's message. Raises ``BadArgument`` for an attachment that the agent can't read."""
+    """The content of a user message. Raises ``BadArgument`` for an attachment that the agent can't read."""
     if not attachments:
         return valid(text)
     return [*map(_block, attachments), {"type": "text", "text": valid(text)}]
 
 
 def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
-    """The answer to a question about a tool's input ``given``. Raises ``BadArgument`` for a changed input that is none."""
+    """The answer to a question about a tool's input ``given``. Raises ``BadArgument`` for an invalid changed input."""
     changed = given if decision.updated_input is None else _checked_input(decision.updated_input)
     if not decision.allow:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
@@ -48,14 +48,14 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """What the agent suggests to remember. With a plan the CLI (2.1.329) suggests nothing, but takes a mode in the answer."""
+    """The agent's suggestions to remember. For a plan the CLI (2.1.329) suggests nothing, but accepts a mode in the answer."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
     return given
 
 
 def _checked_input(given: Raw) -> Raw:
-    """In one line, whatever the client sent."""
+    """The client's input as one line of JSON."""
     try:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):
@@ -63,8 +63,8 @@ def _checked_input(given: Raw) -> Raw:
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:
-    """The suggestions that a decision with ``remember`` returns: rules and directories where there are any; a mode, which
-    covers far more, only where there are none.
+    """The suggestions that a decision with ``remember`` accepts: rules and directories if there are any; a mode, which covers
+    far more, only if there are none.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])

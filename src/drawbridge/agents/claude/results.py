@@ -1,7 +1,7 @@
-"""What a ``result`` line of ``claude`` means: how the turn went, and what it cost. Pure.
+"""Interprets a ``result`` line of ``claude``: the turn's outcome and its cost. Pure.
 
-The CLI's own words mislead (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
-``"is_error": true``, and ``total_cost_usd`` is the whole conversation's, across processes and forks.
+Its fields are misleading (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
+``"is_error": true``, and ``total_cost_usd`` is that of the whole conversation, across processes and forks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ YEAR_2100: Final = 4_102_444_800
 """In seconds since 1970; a larger number is not a plausible time."""
 
 _NO_CONVERSATION: Final = "No conversation found"
-_DIAGNOSTIC: Final = "[ede_diagnostic]"  # the CLI's note to its own makers
+_DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
 
 
 def failure(
     name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
 ) -> Failure | None:
-    """Why the turn failed; None where it did not. ``api_error``: the ``error`` of its last ``assistant`` line; ``limited``:
-    the latest result of ``limited_until``.
+    """Why the turn failed; None if it did not. ``api_error``: the ``error`` of its last ``assistant`` line. ``limited``: the
+    latest result of ``limited_until``.
     """
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
@@ -48,9 +48,11 @@ def failure(
 
 
 def explained(name: str, said: str) -> Failure | None:
-    """The failures that a person can do something about, by the words they come with."""
+    """The failures that a person can resolve, recognized by the agent's text."""
     if _NO_CONVERSATION in said:
-        return Failure(NO_SESSION, f"{name} does not have this conversation (any more): {said} Start a new session.")
+        return Failure(
+            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
+        )
     return None
 
 
@@ -64,7 +66,7 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """Of a ``rate_limit_event``: when the account's limit is reset. None: no limit was reached, or the time is not known."""
+    """When the account's limit is reset, from a ``rate_limit_event``. None: no limit was reached, or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -79,7 +81,7 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """The agent's words, as one sentence or more."""
+    """The agent's text as one or more sentences."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
@@ -94,7 +96,7 @@ def _sentence(words: str) -> str:
 
 
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
-    """Of one more ``result``, also of a turn that the agent began by itself."""
+    """Adds the costs of a ``result``, including one of a turn that the agent began by itself."""
     costs.add(amount(result.get("total_cost_usd")), _usage(result.get("model_usage_since_last_result")))
 
 

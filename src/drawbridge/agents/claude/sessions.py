@@ -1,4 +1,4 @@
-"""The conversations that Claude Code keeps for a directory, those begun in a terminal included.
+"""The conversations that Claude Code stores for a directory, including those begun in a terminal.
 
 They are the CLI's own files, ``<config>/projects/<directory with - for every other sign>/<session id>.jsonl`` (seen
 on 2.1.197 and 2.1.329; undocumented, so files of another form are ignored).
@@ -21,7 +21,7 @@ LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
 """The part of a file that is searched for a title."""
 LONGEST_HEAD = 16 * 1024 * 1024
-"""In which the directory is looked for: the first prompt, which may hold pictures, is in front of it in its line."""
+"""The part of a file that is searched for the directory: in its line the first prompt precedes it, perhaps with pictures."""
 
 
 def config() -> Path:
@@ -30,12 +30,12 @@ def config() -> Path:
 
 
 def directory_of(path: Path) -> Path:
-    """Where the CLI keeps the conversations of a project directory."""
+    """The directory of the CLI's conversations for a project directory."""
     return config() / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
 def listed(path: Path, limit: int) -> list[Remembered]:
-    """The newest first. Reads files: not from the event loop's thread."""
+    """The newest first. Blocking."""
     try:
         entries = [(entry.stat(), entry) for entry in os.scandir(directory_of(path)) if entry.name.endswith(".jsonl")]
     except OSError:
@@ -55,7 +55,7 @@ def known(path: Path, session_id: str) -> bool:
 
 
 class _Head(Struct):
-    """Facts from the beginning of a conversation. ``title``: the first prompt of the person."""
+    """Facts from the beginning of a conversation. ``title``: the person's first prompt."""
 
     directory: str | None = None
     title: str | None = None
@@ -85,7 +85,7 @@ class _Prompt(Struct):
 
 
 def _head(file: Path) -> _Head:
-    """Empty where the file can't be read."""
+    """The beginning of the file; empty if it can't be read."""
     head, left = _Head(), LONGEST_HEAD
     with contextlib.suppress(OSError), file.open("rb") as opened:
         while line := opened.readline(left):

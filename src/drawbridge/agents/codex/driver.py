@@ -1,5 +1,5 @@
-"""Codex as the server starts it: ``codex exec --json``, one process a prompt (measured with 0.169.0). It never asks:
-what it may do is its sandbox, which the permission mode chooses.
+"""Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks: its
+sandbox, which the permission mode chooses, decides what it may do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.agents.base import (
     AgentUnusable,
     Event,
     Launch,
-    Said,
+    Output,
     check_options,
     session_id_of,
 )
@@ -28,7 +28,7 @@ from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
 ROW: Final = catalog.AGENTS["codex"]
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""Options that Codex can be given."""
+"""Options that Codex supports."""
 
 SANDBOXES: Final[Mapping[str | None, str]] = {
     None: "read-only",
@@ -39,10 +39,10 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
     "acceptEdits": "workspace-write",
     "auto": "workspace-write",
 }
-"""What would be asked about can't be, so it is not done: only a mode that lets edits through lets Codex write."""
+"""Codex can't ask, so it may write only in a mode that allows edits."""
 
 PASSING: Final = ("item.started", "item.updated")
-"""Said again, in full, by ``item.completed``."""
+"""Partial events, which ``item.completed`` repeats in full."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -56,12 +56,19 @@ class Codex:
         self._path = path
         self._environment = environment
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         words = list(arguments(launch))
         command = [program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
         variables = environment(self._environment, launch.directory, launch.mark)
         return await process.start(
-            ROW.title, command, launch.directory, variables, Conversation(ROW.title), heard, launch.confinement, OneShot
+            ROW.title,
+            command,
+            launch.directory,
+            variables,
+            CodexConversation(ROW.title),
+            emit,
+            launch.confinement,
+            OneShot,
         )
 
 
@@ -75,7 +82,7 @@ def arguments(launch: Launch) -> Iterator[str]:
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
     if session_id is not None and not _UUID.fullmatch(session_id):
-        raise AgentUnusable(NO_SESSION, f"{ROW.title} knows no conversation with this id. Start a new session.")
+        raise AgentUnusable(NO_SESSION, f"{ROW.title} has no conversation with this id. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
         raise AgentUnusable("VALIDATION_FAILED", "options.model: it is not a model's name. The agent was not started.")
     yield "exec"
@@ -101,10 +108,10 @@ def _sandbox(mode: str | None) -> tuple[str, str]:
     return f'--config=sandbox_mode="{SANDBOXES[mode]}"', '--config=approval_policy="never"'
 
 
-class Conversation(Turn):
+class CodexConversation(Turn):
     _error = ""
 
-    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Output]:
         kind = message.get("type")
         line = AgentLine(data, session_id_of(message.get("session_id")), durable=kind not in PASSING)
         if kind == "thread.started":
@@ -119,7 +126,9 @@ class Conversation(Turn):
         told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
         said = self._error or "\n".join(told) or words
         if "no rollout found" in said:
-            return Failure(NO_SESSION, f"{self.name} does not have this conversation (any more). Start a new session.")
+            return Failure(
+                NO_SESSION, f"{self.name} does not have this conversation, or no longer has it. Start a new session."
+            )
         if "401 Unauthorized" in said:
             return not_logged_in(self.name, said)
         if "usage limit" in said:

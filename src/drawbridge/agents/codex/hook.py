@@ -19,7 +19,7 @@ PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** 
 
 ASKS = WATCHES = RESOLVES_DOTS = False
 CALLED_BY_CLIENT = True
-UNTOLD = ()
+NO_CONTEXT = ()
 session = None
 
 

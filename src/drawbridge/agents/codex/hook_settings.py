@@ -17,12 +17,12 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
-    """In the file beside the hooks, which has everything else."""
+    """Switches in the file beside the one with the hooks, which contains all other settings."""
     path = path.with_name("config.toml")
     with contextlib.suppress(OSError, ValueError):
         features = tomllib.loads(path.read_text("utf-8")).get("features")
         if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
-            note = f"{path} has [features] hooks = false: no hook runs, and nothing is guarded, until that is gone."
+            note = f"{path} has [features] hooks = false: no hook runs, and nothing is guarded, until you remove that."
             yield Switch(path, "features.hooks", note)
 
 

@@ -1,5 +1,5 @@
-"""Any program as an agent: it reads a prompt from its input and prints what it has to say, text or JSON lines. It asks
-nothing and keeps no conversation, unless its own JSON lines name one.
+"""Any program as an agent: it reads a prompt from its input and prints text or JSON lines. It never asks, and has no
+conversation unless its JSON lines name one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents import process
-from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Said, session_id_of
+from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Output, session_id_of
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 
@@ -31,7 +31,7 @@ class Command:
         self._command = command
         self._environment = environment
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         for option in launch.options.__struct_fields__:
             if option != "partial_messages" and getattr(launch.options, option) != getattr(Options(), option):
                 raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} does not support options.")
@@ -41,14 +41,14 @@ class Command:
         variables = environment(self._environment, launch.directory, launch.mark)
         if launch.resume:
             variables[SESSION] = launch.session_id
-        conversation = Conversation(self.name, partial=launch.options.partial_messages)
+        conversation = CommandConversation(self.name, partial=launch.options.partial_messages)
         return await process.start(
-            self.name, command, launch.directory, variables, conversation, heard, launch.confinement, OneShot
+            self.name, command, launch.directory, variables, conversation, emit, launch.confinement, OneShot
         )
 
 
-class Conversation(Turn):
-    """Text becomes ``{"type": "text", "text": …}``: in pieces as it comes where that is wanted, whole for the history."""
+class CommandConversation(Turn):
+    """Text becomes ``{"type": "text", "text": …}``: in pieces as it arrives, if requested, and whole for the history."""
 
     def __init__(self, name: str, *, partial: bool) -> None:
         super().__init__(name)
@@ -56,11 +56,11 @@ class Conversation(Turn):
         self._lines: list[str] = []
         self._size = self._empty = 0
 
-    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Output]:
         named = message.get("session_id")
         return [*self.rest(), *self.in_session(named), AgentLine(data, session_id_of(named))]
 
-    def text(self, line: bytes) -> list[Said]:
+    def text(self, line: bytes) -> list[Output]:
         words = line.decode("utf-8", "replace").rstrip("\r")
         if not words:
             self._empty += 1
@@ -68,10 +68,10 @@ class Conversation(Turn):
         words, self._empty = "\n" * self._empty + words + "\n", 0
         self._lines.append(words)
         self._size += len(line)
-        said: list[Said] = [AgentLine(_said(words), durable=False)] if self._partial else []
+        said: list[Output] = [AgentLine(_said(words), durable=False)] if self._partial else []
         return [*said, *self.rest()] if self._size > LONGEST_TEXT else said
 
-    def rest(self) -> list[Said]:
+    def rest(self) -> list[Output]:
         words, self._lines, self._size = "".join(self._lines), [], 0
         return [AgentLine(_said(words))] if words else []
 

@@ -1,4 +1,4 @@
-"""The demo agent: scripted, but a real child process that speaks the real stream. It needs no account."""
+"""The demo agent: scripted, but a real child process with Claude Code's stream format. It needs no account."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from drawbridge.agents import catalog, process
 from drawbridge.agents.base import Event, Launch
 from drawbridge.agents.claude import command_line
-from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.proposals import read_file
 
 ROW: Final = catalog.AGENTS["demo"]
@@ -32,13 +32,13 @@ class Demo:
         self._command = command
         self._environment = environment
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         title = f"The {self.name} agent"
         command = [*self._command, *command_line.arguments(launch)]
         environment = command_line.environment(self._environment, launch.directory, launch.mark)
-        conversation = Conversation(title, read_file, resumed=launch.resume or launch.fork_from is not None)
+        conversation = ClaudeConversation(title, read_file, resumed=launch.resume or launch.fork_from is not None)
         return await process.start(
-            title, command, launch.directory, environment, conversation, heard, launch.confinement
+            title, command, launch.directory, environment, conversation, emit, launch.confinement
         )
 
 

@@ -1,4 +1,4 @@
-"""What the demo agent proposes to change, and the change itself."""
+"""The change that the demo agent proposes, and how it is applied."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 LARGEST: Final = 64 * 1024
-"""Bytes of a file that it would change."""
+"""Bytes of the largest file that it changes."""
 
 COMMENTS: Final = {".py": "# {}", ".sh": "# {}", ".toml": "# {}", ".js": "// {}", ".ts": "// {}", ".go": "// {}"}
 COMMENTS_MORE: Final = {".rs": "// {}", ".c": "/* {} */", ".css": "/* {} */", ".lua": "-- {}", ".html": "<!-- {} -->"}
 STYLES: Final = COMMENTS | COMMENTS_MORE | {".md": "> {}", ".txt": "{}"}
-"""How a line is written into a file of which kind; other files are left alone."""
+"""Suffix → the form of a line for such a file; other files are not changed."""
 
 
 class Edit(NamedTuple):
@@ -26,7 +26,7 @@ def short(words: str) -> str:
 
 
 def for_prompt(words: str, directory: str) -> Edit:
-    """One more line at the end of the file that the prompt names, else of the first that is fit; else a new file."""
+    """Adds a line to the file that the prompt names, else to the first suitable one; else proposes a new file."""
     fit = sorted(path for path in Path(directory).iterdir() if _is_fit(path))
     named = [path for path in fit if path.name in words]
     for path in [*named, *fit]:
@@ -42,7 +42,7 @@ def for_prompt(words: str, directory: str) -> Edit:
 
 
 def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
-    """Does it; what went wrong, if anything did. Nothing was written then."""
+    """Applies the edit. Returns the problem, in which case nothing was written, or None."""
     path = Path(str(given.get("file_path")))
     if not path.resolve().is_relative_to(Path(directory).resolve()):
         return "I only write in the directory that I was started in."
@@ -53,7 +53,7 @@ def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
         old, new = str(given["old_string"]), str(given["new_string"])
         text = path.read_bytes().decode()
         if (text.count(old) if old else not text) != 1:
-            return "the file has changed meanwhile."
+            return "the file has changed in the meantime."
         path.write_bytes(text.replace(old, new, 1).encode())
     except (OSError, KeyError, UnicodeError) as error:
         return f"{type(error).__name__}: {error}"
@@ -77,7 +77,7 @@ def _read(path: Path) -> str | None:
 
 
 def _ending(text: str) -> str:
-    """So many of its last lines that they stand nowhere before."""
+    """As many of the last lines as are needed to be unique in the text."""
     lines = text.splitlines(keepends=True)
     endings = ("".join(lines[-number:]) for number in range(1, len(lines) + 1))
     return next((ending for ending in endings if text.find(ending) + len(ending) == len(text)), text)

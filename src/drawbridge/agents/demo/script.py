@@ -1,7 +1,7 @@
-"""The demo agent's program: a script with good manners that speaks ``claude``'s stream on stdin and stdout.
+"""The demo agent's program: a script that implements ``claude``'s stream on stdin and stdout.
 
-``python -P -m drawbridge.agents.demo.script`` takes the real CLI's flags and lets those be that it has no use for. It
-asks before it changes a file, changes nothing outside of the directory it was started in, and calls nobody.
+``python -P -m drawbridge.agents.demo.script`` accepts the real CLI's flags and ignores those that it does not need. It
+asks before it changes a file, changes nothing outside of its working directory, and makes no network connection.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from drawbridge.agents.demo import edits as demo_edits
 VERSION: Final = "1.0"
 MODEL: Final = "demo"
 PRICE: Final = 0.0004
-"""Made up, a step: so that there is something to see where costs are shown."""
+"""A fictitious cost for each step, in US dollars, so that there is something to show."""
 
 WORD_SECONDS: Final = 0.03
 
-HELP: Final = """I am the demo agent: a script, no model. Whatever you ask, I propose a small change of a file here and \
+HELP: Final = """I am the demo agent: a script, not a model. Whatever you ask, I propose a small change to a file here and \
 wait for your yes or no. I also know:
 - `/ask`: I ask you a question with choices
 - `/slow 20`: I talk for 20 seconds, so that you can interrupt me
@@ -34,7 +34,7 @@ wait for your yes or no. I also know:
 
 
 class Interrupted(Exception):
-    """The person wants this turn to stop."""
+    """The person has interrupted this turn."""
 
 
 class Failed(Exception):
@@ -74,7 +74,7 @@ class Agent:
         self._said.put(None)
 
     def _take(self, seconds: float | None) -> None:
-        """Waits for the next message, at most this many seconds, and handles it."""
+        """Waits at most this many seconds for the next message, and handles it."""
         try:
             message = self._said.get(timeout=seconds)
         except queue.Empty:
@@ -110,7 +110,7 @@ class Agent:
         )
 
     def _wait(self, seconds: float) -> None:
-        """Time passes; raises ``Interrupted``."""
+        """Waits; raises ``Interrupted``."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:
             self._take(left)
@@ -155,14 +155,14 @@ class Agent:
             case "/lines":
                 for line in range(number or 100):
                     self._tell(f"Line {line + 1}", pace=0)
-                return "Said."
+                return "Output."
             case "/slow":
                 text = " ".join(["On and on I talk, and wait for you to interrupt me."] * 50)
                 return self._tell(text, pace=(number or 20) / text.count(" "))
             case "/ask":
                 return self._ask()
             case "/fail":
-                self._tell("I was told to fail, and so I do.")
+                self._tell("I was told to fail, so I fail.")
                 raise Failed("The demo agent failed, as it was told to.")
             case "/crash":
                 sys.stderr.write("The demo agent crashed, as it was told to.\n")
@@ -171,11 +171,11 @@ class Agent:
                 return self._change(words)
 
     def _change(self, words: str) -> str:
-        hello = "We go on where we were. " if self._resumed else ""
+        hello = "We continue where we stopped. " if self._resumed else ""
         self._resumed = False
         edit = demo_edits.for_prompt(words, os.getcwd())
         name = os.path.relpath(edit.input["file_path"])
-        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I write that into `{name}`, if you let me.")
+        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I will write that into `{name}` if you allow it.")
         answer = self._may_i(edit.tool, edit.input)
         if answer.get("behavior") != "allow":
             self._tool_result(answer.get("message") or "No.", is_error=True)
@@ -203,7 +203,7 @@ class Agent:
         return self._tell(f"{chosen} it is." if chosen else "Then it stays unpainted.")
 
     def _may_i(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Calls a tool: the person's answer, or our own where the mode makes asking needless."""
+        """Calls a tool: returns the person's answer, or its own if the mode makes asking unnecessary."""
         self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
         if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):
@@ -223,7 +223,7 @@ class Agent:
             if self._interrupted and id not in self._answers:
                 self._write({"type": "control_cancel_request", "request_id": id})
                 raise Interrupted
-        answer = self._answers.pop(id, {"behavior": "deny", "message": "Nobody is there to ask."})
+        answer = self._answers.pop(id, {"behavior": "deny", "message": "There is nobody to ask."})
         for rule in answer.get("updatedPermissions") or []:
             self._mode = rule.get("mode", self._mode)
         return answer

@@ -1,4 +1,4 @@
-"""Gemini CLI as the server starts it: by its Agent Client Protocol mode (measured with 0.61.0)."""
+"""Gemini CLI as the server runs it: in its Agent Client Protocol mode (measured with 0.61.0)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drawbridge.agents.acp import opening
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import AgentUnusable, Event, Launch
 from drawbridge.agents.environment import program
-from drawbridge.agents.gemini.sessions import Kept, spare
+from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 
 ROW: Final = catalog.AGENTS["gemini"]
 
@@ -31,25 +31,27 @@ class Gemini(Acp):
         """``path``: the program; without it PATH is searched at each start."""
         super().__init__(ROW.name, [path or ROW.program, "--acp"], ROW.title, environment)
 
-    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+    async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
         command = [program(self.name, self._command[0], self._environment, self.title), *self._command[1:]]
         for directory in launch.options.add_dirs:
             if "," in directory:
-                raise AgentUnusable("VALIDATION_FAILED", "options.add_dirs: Gemini CLI takes no path with a comma.")
+                raise AgentUnusable(
+                    "VALIDATION_FAILED", "options.add_dirs: Gemini CLI accepts no path that contains a comma."
+                )
             command.append(f"--include-directories={directory}")
         told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()))
         if launch.resume:
             await asyncio.to_thread(spare, self.home, launch.session_id)
-        return await self._run(command, told, heard)
+        return await self._run(command, told, emit)
 
     @property
-    def sessions(self) -> Kept:  # type: ignore[override]
-        return Kept(self.home)
+    def sessions(self) -> GeminiSessionFiles:  # type: ignore[override]
+        return GeminiSessionFiles(self.home)
 
     @property
     def home(self) -> Path:
-        """Where it keeps everything."""
+        """The directory of all its files."""
         return Path(self._environment.get("GEMINI_CLI_HOME") or os.path.expanduser("~")) / ".gemini"
 
 

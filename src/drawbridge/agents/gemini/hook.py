@@ -18,7 +18,7 @@ TOOLS = {
 
 ASKS = RESOLVES_DOTS = True
 WATCHES = CALLED_BY_CLIENT = False
-UNTOLD = ("before",)
+NO_CONTEXT = ("before",)
 session = None
 
 

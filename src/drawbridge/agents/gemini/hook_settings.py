@@ -14,7 +14,7 @@ from typing import Any
 from drawbridge.agents.hook_settings import AgentHooks, Switch, value_at
 
 OR_ONE = "|| exit 1"
-"""Any other code than 0 and 1 is a denial, also the shell's 127 where the interpreter is gone (0.61.0)."""
+"""Any exit code except 0 and 1 is a denial, including the shell's 127 if the interpreter is missing (0.61.0)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "hooksConfig", "enabled") is False:
-        note = f"{path} has hooksConfig.enabled = false: no hook runs, and nothing is guarded, until that is gone."
+        note = f"{path} has hooksConfig.enabled = false: no hook runs, and nothing is guarded, until you remove that."
         yield Switch(path, "hooksConfig.enabled", note)
     disabled = value_at(content, "hooksConfig", "disabled")
     if isinstance(disabled, list) and "drawbridge" in disabled:

@@ -1,4 +1,4 @@
-"""The conversations that Gemini CLI keeps: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
+"""The conversations that Gemini CLI stores: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
 
 They are the CLI's own files (seen on 0.61.0; undocumented, so files of another form are ignored). They can be removed
 by it or by a person at any time.
@@ -24,10 +24,10 @@ LONGEST_TITLE = 120
 
 
 def spare(home: Path, session_id: str) -> None:
-    """Keeps a conversation from being lost when it is resumed in the minute in which it began.
+    """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
-    ``session/load`` first opens a new file for it, named by the minute, and with that overwrites the one that it is
-    about to read (0.61.0). That one gets the name of the minute before; the CLI finds it by what is in it.
+    ``session/load`` first creates a new file for it, named by the minute, and so overwrites the one that it is about to
+    read (0.61.0). Therefore that one is renamed to the minute before; the CLI finds it by its content.
     """
     if not ID.fullmatch(session_id):
         return
@@ -39,8 +39,8 @@ def spare(home: Path, session_id: str) -> None:
             path.rename(spared)
 
 
-class Kept(Struct, frozen=True):
-    """Those in ``home``, the CLI's folder."""
+class GeminiSessionFiles(Struct, frozen=True):
+    """The conversations in ``home``, the CLI's directory."""
 
     home: Path
 
@@ -88,7 +88,7 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """None for one without messages: it can't be resumed."""
+    """None for a conversation without messages, which can't be resumed."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)

@@ -5,7 +5,7 @@ local TRIES = 3 -- the file may be written while it is read
 local function bytes_of(path)
   local found = loop.fs_stat(path)
   if found.type ~= 'file' then
-    error('it is no plain file', 0)
+    error('it is not a regular file', 0)
   elseif found.size > LIMIT then
     error(('it is larger than %d MB'):format(LIMIT / 1024 / 1024), 0)
   end
@@ -14,7 +14,7 @@ local function bytes_of(path)
   if file then
     file:close()
   end
-  return bytes or error('it can not be read: ' .. (problem or ''):gsub('^.*: ', ''), 0)
+  return bytes or error('it cannot be read: ' .. (problem or ''):gsub('^.*: ', ''), 0)
 end
 
 --- The file's text in UTF-8, and the encoding it has.
@@ -26,7 +26,7 @@ local function decoded(bytes, encoding)
   end
   local text = convert(bytes, encoding, 'utf-8')
   if not text or convert(text, 'utf-8', encoding) ~= bytes then
-    error(('it is not in %s any more'):format(encoding), 0)
+    error(('it is no longer in %s'):format(encoding), 0)
   end
   return text, encoding
 end
@@ -112,7 +112,7 @@ local function back_up(buf)
   if file then
     loop.fs_close(file)
   end
-  return written == #text and path or error('what it held could not be copied to ' .. params.backups, 0)
+  return written == #text and path or error('its text could not be copied to ' .. params.backups, 0)
 end
 
 --- Tells whoever looks at files that are read, as a reload by Neovim would; a file type that the person set stays.

@@ -51,7 +51,7 @@ local function obstacle(buf)
   elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then
     return 'the file is not writable'
   elseif not guard.sure[buf] and fn.exists('#FileChangedShell') == 1 then
-    return 'it is not sure that the file is still as it was read'
+    return 'the file may have changed since it was read'
   elseif is_newer(buf) then
     return 'the file has changed on disk since it was read'
   end

@@ -1,7 +1,7 @@
 """The tools that an agent may call on the editor: one explicit tuple, and the only place where results are wrapped.
 
-A tool is one short function beside the struct of its arguments; the struct is at once the check of what comes in and the
-schema that ``tools/list`` shows. Grouped by the editor's ability that they need. Pure: all I/O is the ``ToolContext``'s.
+A tool is one short function and the struct of its arguments; the struct both validates the arguments and defines the schema
+in ``tools/list``. Grouped by the editor's feature that they need. Pure: all I/O is the ``ToolContext``'s.
 """
 
 from __future__ import annotations

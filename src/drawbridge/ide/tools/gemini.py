@@ -35,7 +35,7 @@ class OpenDiff(Arguments, frozen=True):
 
 class CloseDiff(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file, as openDiff named it.")]
-    suppress_notification: Annotated[bool, Meta(description="Of no effect: closing never notifies.")] = False
+    suppress_notification: Annotated[bool, Meta(description="Has no effect: closing never notifies.")] = False
 
 
 class DecideDiff(Arguments, frozen=True):
@@ -64,7 +64,7 @@ async def reject_diff(context: GeminiContext, arguments: DecideDiff) -> Content:
 TOOLS = (
     Tool(
         "openDiff",
-        "Propose a change of a file. Answers at once; the decision comes as a notification.",
+        "Propose a change to a file. Answers at once; the decision comes as a notification.",
         OpenDiff,
         open_diff,
     ),

@@ -30,6 +30,6 @@ def _answer(context: ToolContext, selection: Selection | None, otherwise: str) -
 
 
 TOOLS = (
-    Tool("getCurrentSelection", "What is selected in the active file.", NoArguments, get_current_selection),
-    Tool("getLatestSelection", "What was selected last, in any file.", NoArguments, get_latest_selection),
+    Tool("getCurrentSelection", "The selection in the active file.", NoArguments, get_current_selection),
+    Tool("getLatestSelection", "The latest selection, in any file.", NoArguments, get_latest_selection),
 )

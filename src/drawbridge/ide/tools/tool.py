@@ -1,4 +1,4 @@
-"""What a tool is, and what its function works with. Pure."""
+"""The definition of a tool, and the context that its function receives. Pure."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Tool(Struct, frozen=True):
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:
-    """Null means "not given": it is accepted but not advertised."""
+    """Removes null from a schema: it means "not given", and is accepted but not advertised."""
     alternatives = property.get("anyOf")
     return alternatives[0] if alternatives else property
 

@@ -12,13 +12,11 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.app.client import AUTH_BYTES, TOO_OFTEN, UNAUTHORIZED, Client
-from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.clients import AUTH_BYTES, TOO_OFTEN, UNAUTHORIZED, Client, Clients
 from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import Command, request_id_of
-from drawbridge.server.protocol.messages import Answer, encode, error
-from drawbridge.server.protocol.subscriber import Frame
+from drawbridge.server.protocol.messages import Answer, Frame, encode, error
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64

@@ -25,9 +25,8 @@ from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes

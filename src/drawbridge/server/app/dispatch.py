@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, WorldError
 from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.client import Client
+from drawbridge.server.app.clients import Client
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes
@@ -133,7 +133,7 @@ class Dispatch:
             )
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
-            logger.exception("a defect in %s", row.name)
+            logger.exception("internal error in %s", row.name)
             text = "The server failed. Its log has the details under the correlation id."
             raise ClientError("INTERNAL_ERROR", text) from None
 

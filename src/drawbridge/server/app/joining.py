@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.app.frames import frame, replayed
+from drawbridge.server.app.feed import frame, replayed
 from drawbridge.server.events import NOT_OURS, Announced, StateChanged
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.store.log import History
 

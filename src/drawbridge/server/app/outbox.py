@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from drawbridge.protocols.websocket import framed
-from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.transport.http_app import WebSocket
 
 LIMIT: Final = 8 * 1024 * 1024

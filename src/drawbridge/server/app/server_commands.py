@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from drawbridge.server.app import directories
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
-from drawbridge.server.app.client import Client
-from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.clients import Client, Clients
 from drawbridge.server.app.core import Core
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.auth.ssh_keys import NO_CERTIFICATE, challenge
-from drawbridge.server.notifications.push import Subscriptions
+from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.replies import OK, Nothing
+from drawbridge.server.protocol.replies import OK, Directories, Nothing
+from drawbridge.server.sessions import places
 from drawbridge.server.sessions.places import allowed
 
-RECORD_KEPT_SECONDS: Final = 10.0
-
 logger = logging.getLogger("drawbridge.server")
+
+RECORD_KEPT_SECONDS: Final = 10.0
 
 
 class ServerCommands:
     """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
-    ``agents``: names of those that can be run, ``that_see`` of those among them that can be given pictures. ``scopes``: of
+    ``agents``: names of those that can be run, ``with_image_input`` of those among them that accept pictures. ``scopes``: of
     each command. ``health`` returns the current numbers. ``push``: None if the server sends no notifications to browsers.
     """
 
@@ -48,7 +48,7 @@ class ServerCommands:
         scopes: Mapping[str, Scope],
         health: Callable[[], replies.Health],
         push: Subscriptions | None = None,
-        that_see: Sequence[str] = (),
+        with_image_input: Sequence[str] = (),
     ) -> None:
         self._core = core
         self._blobs = blobs
@@ -60,7 +60,7 @@ class ServerCommands:
         self._scopes = scopes
         self._health = health
         self._push = push
-        self._that_see = list(that_see)
+        self._that_see = list(with_image_input)
         self._record: tuple[str, bytes] | None = None
 
     # signing in
@@ -179,7 +179,7 @@ class ServerCommands:
         identity = client.known
         own = [Path(one) for one in identity.projects or () if allowed(Path(one), self._roots)]
         roots = list(dict.fromkeys([*filter(identity.sees, self._roots), *own]))
-        return Answer(type="dir_list", data=await asyncio.to_thread(directories.listed, command.path, roots))
+        return Answer(type="dir_list", data=await asyncio.to_thread(listed, command.path, roots))
 
     # notifications to browsers
 
@@ -199,3 +199,39 @@ class ServerCommands:
         if self._push is None:
             raise ClientError("NOT_SUPPORTED", "This server sends no notifications to browsers. Nothing was stored.")
         return self._push
+
+
+MOST: Final = 1_000
+"""Names in one reply."""
+
+
+def listed(path: str, roots: Sequence[Path]) -> Directories:
+    """Raises the same ``ClientError`` whether the path is missing, is not a directory or is not allowed."""
+    if path == "":
+        return Directories("", [str(root) for root in roots])
+    real = places.resolve(path, roots, ())
+    names: list[str] = []
+    try:
+        with os.scandir(real) as entries:
+            for entry in entries:
+                if _is_shown(entry, roots):
+                    names.append(entry.name)
+                    if len(names) > MOST:
+                        break
+    except OSError:
+        raise ClientError(
+            "INVALID_PATH", "The allowed directories do not contain this directory.", field="data.path"
+        ) from None
+    names.sort(key=str.casefold)
+    return Directories(str(real), names[:MOST], len(names) > MOST)
+
+
+def _is_shown(entry: os.DirEntry[str], roots: Sequence[Path]) -> bool:
+    try:
+        if not entry.is_dir():
+            return False
+        entry.name.encode()  # a name that is not valid UTF-8 can be neither sent nor requested
+        real = Path(entry.path).resolve(strict=True) if entry.is_symlink() else Path(entry.path)
+        return places.allowed(real, roots)
+    except (OSError, RuntimeError, UnicodeEncodeError):
+        return False

@@ -1,22 +1,38 @@
-"""The statistics and health of the server and its descendants: every ten seconds to clients that follow them, and on
-request."""
+"""The numbers of the server and its descendants: its health on request, statistics every ten seconds for clients that follow
+them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
+
+The metrics do not contain the name of a project, a path or a client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import shutil
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
 import psutil
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
+from drawbridge.protocols.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.protocol.messages import State, Stats
 from drawbridge.server.protocol.replies import Health
-from drawbridge.server.sessions.metrics import Metrics
+from drawbridge.server.sessions.metrics import BOUNDS, Metrics
+from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerOptions, WebSocket
 
 EVERY_SECONDS: Final = 10.0
 
@@ -51,15 +67,13 @@ class Monitor:
         self._used: dict[tuple[int, float], float] = {}
         self._looked = time.monotonic()
 
-    async def run(self, clients: Clients) -> None:
-        """Sends statistics until it is cancelled. Nothing is measured while no client follows them."""
-        while True:
-            if clients.follows("stats"):
-                cpu, memory = await asyncio.to_thread(self._measure)
-                states = self._states()
-                stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
-                clients.send_stats(stats)
-            await asyncio.sleep(EVERY_SECONDS)
+    async def report(self, clients: Clients) -> None:
+        """Sends the statistics to the clients that follow them. Nothing is measured if there are none."""
+        if clients.follows("stats"):
+            cpu, memory = await asyncio.to_thread(self._measure)
+            states = self._states()
+            stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
+            clients.send_stats(stats)
 
     def health(self) -> Health:
         free = shutil.disk_usage(self._data).free
@@ -95,3 +109,82 @@ class Monitor:
         percent = round(100 * spent / max(now - self._looked, 0.001), 1)
         self._used, self._looked = used, now
         return percent, memory // (1024 * 1024)
+
+
+METRICS_HOST: Final = "127.0.0.1"
+METRICS_PATH: Final = "/metrics"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+NOT_HERE: Final = Refusal(404, "Not found. The metrics are at /metrics.")
+
+GAUGES: Final = {
+    "uptime_seconds": "Since the server started.",
+    "clients": "Clients that are connected.",
+    "subscriptions": "Projects that clients have joined, and topics that they follow.",
+    "projects": "Projects.",
+    "running": "Projects with a run.",
+}
+"""Fields of ``Health`` → their description."""
+
+MEGABYTE: Final = 1024 * 1024
+
+
+class _Numbers(Collector):
+    def __init__(self, metrics: Metrics, health: Callable[[], Health]) -> None:
+        self._metrics = metrics
+        self._health = health
+
+    def collect(self) -> Iterator[Metric]:
+        health, metrics = self._health(), self._metrics
+        yield InfoMetricFamily("drawbridge", "The server.", value={"version": health.version})
+        for name, text in GAUGES.items():
+            yield GaugeMetricFamily(f"drawbridge_{name}", text, value=getattr(health, name))
+        free = health.disk_free_mb * MEGABYTE
+        yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Free space on the disk with the data.", value=free)
+        yield GaugeMetricFamily(
+            "drawbridge_problems", "Problems that make the health degraded.", value=len(health.problems)
+        )
+        runs = CounterMetricFamily("drawbridge_runs", "Runs that have ended.", labels=["outcome"])
+        for outcome, number in sorted(metrics.runs.items()):
+            runs.add_metric([outcome], number)
+        yield runs
+        counts = accumulate(metrics.buckets)
+        buckets = list(zip([*map(str, BOUNDS), "+Inf"], counts, strict=True))
+        yield HistogramMetricFamily("drawbridge_run_seconds", "How long they took.", buckets, metrics.seconds)
+        yield CounterMetricFamily(
+            "drawbridge_cost_usd", "Cost of runs in US dollars, as reported by agents.", value=metrics.cost_usd
+        )
+
+
+class _MetricsSite:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+        refusal = check_place(head, LOOPBACK_HOSTS)
+        if refusal is None and (upgrade or head.path != METRICS_PATH or head.method not in ("GET", "HEAD")):
+            refusal = NOT_HERE
+        return refusal
+
+    def subprotocol(self, head: Head) -> str | None:
+        return None
+
+    def opened(self, head: Head, websocket: WebSocket) -> Peer:
+        raise AssertionError("WebSockets are not supported")
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        exchange.answer(200, generate_latest(self._registry), [("Content-Type", CONTENT_TYPE)])
+
+
+@contextlib.asynccontextmanager
+async def serving_metrics(
+    listener: socket.socket | None, metrics: Metrics, health: Callable[[], Health]
+) -> AsyncIterator[str | None]:
+    """Serves on ``listener``, which is bound to ``METRICS_HOST``. Yields the address; None without a listener."""
+    if listener is None:
+        yield None
+        return
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Numbers(metrics, health))
+    async with HttpServer(_MetricsSite(registry), listener, ServerOptions(connections=8, message_bytes=1024)):
+        yield f"http://{METRICS_HOST}:{listener.getsockname()[1]}{METRICS_PATH}"

@@ -1,9 +1,12 @@
-"""One approval, as the server keeps it and as clients see it. Pure."""
+"""One approval, as the server keeps it and as clients see it; and a surface: where an approval is shown besides the clients, or
+waited for, and where its decision has to arrive. Pure.
+"""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,7 +15,7 @@ from drawbridge.agents.base import Decision, Question
 from drawbridge.core.approval import Approval, State
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.preview import shortened
+from drawbridge.server.protocol.messages import shortened
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
@@ -97,3 +100,54 @@ def permission_request(
         return shown
     blob = msgspec.json.encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
     return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")
+
+
+class Surface(Protocol):
+    """The agent's process, a hook that waits, or the editor that the agent itself has opened. ``pid``: the agent's process."""
+
+    pid: int | None
+    in_editor: bool
+    """Whether this surface itself shows the approval in an editor."""
+    known_as: str
+    """A key that recognises the question when another connection reports it again; empty if it can't be recognised."""
+
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
+        """The agent receives the decision by this surface."""
+        ...
+
+    def closed(self) -> None:
+        """Nobody needs the decision any more, or the agent has received it by another surface."""
+        ...
+
+
+class AgentSurface:
+    """A process of Drawbridge (a hook, a bridge) that waits: ``answer`` sends it the decision."""
+
+    pid: int | None = None
+    in_editor = False
+    known_as = ""
+
+    def __init__(self, answer: Callable[[PendingApproval, Decision], None]) -> None:
+        self._answer = answer
+
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
+        self._answer(approval, decision)
+
+    def closed(self) -> None:
+        """The process is stopped or interrupted by other means, or does not wait any more."""
+
+
+class ExpectedSurface:
+    """Represents a hook or an editor that asked before a restart, and is expected to report again."""
+
+    known_as = ""
+
+    def __init__(self, pid: int | None) -> None:
+        self.pid = pid
+        self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known
+
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
+        """The surface receives the decision when it reports again."""
+
+    def closed(self) -> None:
+        pass

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
 
@@ -13,14 +14,11 @@ from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import changed_text
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.links import link_targets
-from drawbridge.server.approvals.pending import PendingApproval, Verdict, permission_request
-from drawbridge.server.approvals.surfaces import Surface
+from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
 from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalRequested, ApprovalResolved, PermissionWithdrawn
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.protocol.messages import Answer, Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -186,7 +184,7 @@ class Approvals:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)
         if verdict is None:
             return ClientError(
-                "APPROVAL_NOT_FOUND", "This project has no question with that id.", field="data.approval_id"
+                "APPROVAL_NOT_FOUND", "This project has no approval with that id.", field="data.approval_id"
             )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
@@ -233,3 +231,49 @@ def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
 def _encode(value: Any) -> bytes:
     """Equal for equal JSON values only: in Python ``1 == True``."""
     return msgspec.json.encode(value, order="deterministic")
+
+
+MOST: Final = 50
+"""The largest number of paths of one approval that are followed."""
+
+_FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
+"""Fields of a tool's input that contain paths. ACP agents name their files in ``content`` and ``locations``."""
+
+_LISTS: Final = ("content", "locations", "edits")
+
+
+def link_targets(given: Mapping[str, Any] | None, *named: str | None) -> dict[str, str]:
+    """Each absolute path that leads through a symbolic link, with its target. No file is opened.
+
+    ``given``: the tool's input; ``named``: other paths of the approval, such as its proposal's.
+    """
+    found: dict[str, str] = {}
+    paths = dict.fromkeys([*filter(_is_absolute, named), *_paths(given or {})])
+    for path in list(paths)[:MOST]:
+        end = _end(path)
+        if end is not None:
+            found[path] = end
+    return found
+
+
+def _is_absolute(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.startswith("/")
+
+
+def _paths(given: Mapping[str, Any]) -> Iterator[str]:
+    lists = (given[name] for name in _LISTS if isinstance(given.get(name), list))
+    parts = [given, given.get("rawInput"), *(part for each in lists for part in each[:MOST])]
+    for part in parts:
+        if isinstance(part, dict):
+            yield from filter(_is_absolute, (part.get(name) for name in _FIELDS))
+
+
+def _end(path: str) -> str | None:
+    """The target of ``path``, if it differs. A part that does not exist yet stays as it is."""
+    try:
+        end = os.path.realpath(path)
+    except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded
+        return None
+    if end == os.path.normpath(path):
+        return None
+    return end.encode("utf-8", "backslashreplace").decode()

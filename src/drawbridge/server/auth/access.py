@@ -1,4 +1,5 @@
-"""Who may use the server: the owner's token or a device's, and by which web pages and host names requests are accepted."""
+"""Who may use the server: the owner's token or a device's, and by which web pages, host names and addresses requests are
+accepted."""
 
 from __future__ import annotations
 
@@ -11,13 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from drawbridge.core.errors import BadSetting, DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.protocols.gate import Head, Refusal
-from drawbridge.server.auth import pairing
-from drawbridge.server.auth.addresses import is_loopback as is_loopback
-from drawbridge.server.auth.addresses import of_this_machine
-from drawbridge.server.auth.devices import Devices, same, wrong_token
+from drawbridge.server.auth.devices import Devices, redeem, same, wrong_token
 from drawbridge.server.auth.scopes import Identity, owner
 from drawbridge.server.auth.ssh_keys import (
     NO_CERTIFICATE,
@@ -32,6 +32,49 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 logger = logging.getLogger("drawbridge.server")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104
+
+
+def of_this_machine() -> set[Address]:
+    """All addresses that this machine has now."""
+    found = set()
+    for addresses in psutil.net_if_addrs().values():
+        for one in addresses:
+            if one.family in (socket.AF_INET, socket.AF_INET6):
+                found.add(ipaddress.ip_address(one.address.partition("%")[0]))
+    return found
+
+
+def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
+    """Names and addresses for other machines: the public ones first, then those that it listens on; () on loopback alone."""
+    if host not in EVERYWHERE:
+        own: tuple[str, ...] = () if is_loopback(host) else (host,)
+    else:
+        reachable = [one for one in of_this_machine() if not (one.is_loopback or one.is_link_local)]
+        if host == EVERYWHERE[0]:
+            reachable = [one for one in reachable if one.version == 4]
+        own = tuple(str(one) for one in sorted(reachable, key=lambda one: (not one.is_private, one.version, int(one))))
+    return tuple(dict.fromkeys([*public, *own]))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is a loopback address: a server there is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def bracketed(host: str) -> str:
+    """The address as written in a URL."""
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
+
 
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
@@ -188,7 +231,7 @@ class Access:
         if self._devices is None:
             raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
         try:
-            device, token = pairing.redeem(self._devices, code, name)
+            device, token = redeem(self._devices, code, name)
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
             text = "The server can't save the new device. Nothing was done. Its log has the reason."
@@ -216,13 +259,13 @@ class Access:
             )
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
-                "The signature is for another host name or port than this server's. Connect to the server's own port: "
+                "The signature is for a host name or port that is not this server's. Connect to the server's own port: "
                 "a tunnel needs the same port at both ends, and any other address has to be a --public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
             text = (
-                "The signature is for another certificate than this server's. If a proxy ends TLS, log in with a token; "
+                "The signature is for a certificate that is not this server's. If a proxy ends TLS, log in with a token; "
                 "otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
@@ -248,7 +291,7 @@ class Access:
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why a client that has signed in may not stay connected; None if it may."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
-            return ClientError("TOKEN_REVOKED", "This SSH key is not authorised any more.")
+            return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorised.")
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)

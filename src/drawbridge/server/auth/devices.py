@@ -1,7 +1,10 @@
-"""The tokens of devices: each has a name and a scope, and is issued, listed and revoked separately.
+"""Devices: each has a name, a scope and a token, which is issued, listed and revoked separately; and the one-time codes
+by which a person pairs a device.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. Commands of the owner and the
 running server both write it, each under a lock; a running server sees such changes when it next reads the file.
+
+A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``rate_limits``), so 40 bits are enough.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, 
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.protocol.client_errors import ClientError
 
+logger = logging.getLogger("drawbridge.server")
+
 FILE: Final = "devices.json"
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
@@ -39,12 +44,23 @@ USED_EVERY: Final = timedelta(minutes=1)
 """The time when a device was last used is stored at most this often."""
 
 REMEMBERED: Final = timedelta(days=90)
-"""A revoked device stays in the list for this long, so that it can be told why its token is refused."""
+"""A revoked device stays in the list for this long, so that the refusal of its token can give the reason."""
 
 NO_HASH: Final = "0" * 64
 """Compared with if the device does not exist, so that the reply takes as long as any other."""
 
-logger = logging.getLogger("drawbridge.server")
+
+CODE_LIFETIME: Final = timedelta(minutes=10)
+
+CODE_REMEMBERED: Final = timedelta(days=1)
+"""How long a code is remembered, to report that it was used or has expired."""
+
+CODE_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+"""Without characters that people confuse with each other."""
+
+CODE_LENGTH: Final = 8
+
+UNNAMED: Final = "device"
 
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -70,7 +86,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A pairing code, which becomes a device once: see ``pairing``. ``lifetime``: seconds for which the device's token
+    """A pairing code, which becomes a device once. ``lifetime``: seconds for which the device's token
     is valid."""
 
     hash: str
@@ -171,7 +187,7 @@ class Devices:
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
-                logger.error("no other device is accepted: %s", error)
+                logger.error("no device token is accepted: %s", error)
             return False
         return True
 
@@ -291,3 +307,75 @@ def _sync(path: Path) -> None:
 
 def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
+
+
+# Pairing codes.
+
+
+def new_code(
+    devices: Devices,
+    scope: Scope,
+    name: str | None = None,
+    projects: Sequence[str] | None = None,
+    lifetime: timedelta | None = None,
+) -> str:
+    """Creates a code for a device of this name (None: the device chooses). Raises ``BadArgument`` if the name is not valid."""
+    if name is not None and not is_name(name):
+        raise BadArgument("--name", "must be 1 to 60 printable characters. Nothing was changed.")
+    code = "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
+    at = now()
+    with devices.changed() as file:
+        file.codes = [one for one in file.codes if at - one.until < CODE_REMEMBERED]
+        seconds = lifetime.total_seconds() if lifetime else None
+        until = at + CODE_LIFETIME
+        file.codes.append(
+            Code(
+                hash=hashed(code),
+                scope=scope,
+                until=until,
+                name=name,
+                projects=tuple(projects) if projects else None,
+                lifetime=seconds,
+            )
+        )
+    return f"{code[:4]}-{code[4:]}"
+
+
+def redeem(devices: Devices, given: str, name: str | None) -> tuple[Device, str]:
+    """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
+
+    Called on the server's event loop, so it does not wait long for another process.
+    """
+    if name is not None and not is_name(name):
+        raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
+    with devices.changed(patience=0.5) as file:
+        place, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")))
+        lifetime = timedelta(seconds=code.lifetime) if code.lifetime is not None else None
+        file.codes[place] = msgspec.structs.replace(code, used=True)
+        return added(file, _free_name(file, code.name or name or UNNAMED), code.scope, code.projects, lifetime)
+
+
+def _code_of(file: File, given: str) -> tuple[int, Code]:
+    """Compares with all codes, so that the time reveals nothing."""
+    hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
+    if not hits:
+        raise ClientError(
+            "PAIRING_WRONG",
+            "The pairing code is not valid. Nothing was done. Check the code and try again.",
+            "data.code",
+        )
+    if hits[0][1].used:
+        raise ClientError("PAIRING_USED", "This code has already been used. Ask the owner for a new one.", "data.code")
+    if hits[0][1].until <= now():
+        raise ClientError("PAIRING_EXPIRED", "This code has expired. Ask the owner for a new one.", "data.code")
+    return hits[0]
+
+
+def _free_name(file: File, name: str) -> str:
+    """The name, with a number appended if another device has it."""
+    taken = valid_names(file)
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name[:56].rstrip()} {number}"
+    return found

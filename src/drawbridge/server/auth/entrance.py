@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from drawbridge.protocols.gate import Head, Refusal
-from drawbridge.server.auth.access import Access
-from drawbridge.server.auth.addresses import is_loopback
+from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.rate_limits import Buckets, Refused, place
 from drawbridge.server.auth.scopes import Identity
@@ -220,7 +219,9 @@ class Entrance:
         if self._all >= self._crowd.clients:
             self._turn_away(head, "TOO_MANY_CLIENTS")
             return Refusal(
-                503, "TOO_MANY_CLIENTS: The server has its maximum of clients. Try again later.", RETRY_SECONDS
+                503,
+                "TOO_MANY_CLIENTS: The server has reached its maximum number of clients. Try again later.",
+                RETRY_SECONDS,
             )
         if self._here[key] >= self._crowd.per_address and not local:
             self._turn_away(head, "TOO_MANY_FROM_ADDRESS")

@@ -179,7 +179,7 @@ def _public(blob: bytes) -> PublicKey:
     except (ValueError, UnsupportedAlgorithm):
         raise BadSignature("no key") from None
     if isinstance(key, rsa.RSAPublicKey) and key.key_size < RSA_BITS:
-        raise BadSignature(f"the RSA key has less than {RSA_BITS} bits")
+        raise BadSignature(f"the RSA key has fewer than {RSA_BITS} bits")
     assert isinstance(key, ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey)
     return key
 

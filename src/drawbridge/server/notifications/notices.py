@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PermissionWithdrawn, RunFinished
-from drawbridge.server.protocol.desk_messages import IN_TERMINAL
+from drawbridge.server.protocol.messages import IN_TERMINAL
 
 LONGEST_NAME: Final = 60
 """Characters that are shown of a project's or a tool's name."""

@@ -23,8 +23,7 @@ from typing import Any, Final
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.events import Announced
 from drawbridge.server.notifications.notices import Notice, closed, notice, push_payload, webhook_request
-from drawbridge.server.notifications.push import Subscription, Subscriptions
-from drawbridge.server.notifications.web_push import contact, request
+from drawbridge.server.notifications.web_push import Subscription, Subscriptions, contact, request
 
 PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
@@ -70,7 +69,9 @@ class Sender:
         try:
             self._tasks.put_nowait((what, send))
         except queue.Full:
-            logger.error("%s was not notified: too much waits for a service that is slow or away", what)
+            logger.error(
+                "%s was not notified: too many notifications wait for a service that is slow or unreachable", what
+            )
 
     def end(self) -> None:
         """Drops what waits; a request in progress ends by itself."""

@@ -1,17 +1,207 @@
-"""One Web Push as an HTTP request: encrypted for one browser (RFC 8291), signed by this server (RFC 8292). Pure."""
+"""Web Push: the browsers that have subscribed, the server's key for it, and the request for one push.
+
+Subscriptions and key are in ``push.json`` (0600) in the data directory. A push is encrypted for one browser (RFC 8291)
+and signed by this server (RFC 8292).
+"""
 
 from __future__ import annotations
 
+import base64
+import logging
 import re
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import http_ece
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Struct
 from py_vapid import Vapid02
 
-from drawbridge.server.notifications.push import Subscription, unpacked
+from drawbridge.core.private_files import write_private
+from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.client_errors import ClientError
+
+logger = logging.getLogger("drawbridge.server")
+
+FILE: Final = "push.json"
+
+SERVICES: Final = (
+    "fcm.googleapis.com",
+    "push.services.mozilla.com",
+    "push.apple.com",
+    "notify.windows.com",
+)
+"""The push services of Chrome and its derivatives, Firefox, Safari and Edge. A device chooses the address that this server
+posts to: any other address could be one inside the server's own network."""
+
+OF_ONE_DEVICE: Final = 10
+"""The maximum of subscriptions; above it the oldest is removed. A browser creates a new one now and then."""
+
+AUTH_BYTES: Final = 16
+LONGEST_ENDPOINT: Final = 2_000
+
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+ENDPOINT: Final = re.compile(
+    rf"https://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::443)?(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)"
+)
+"""The only form that is accepted, spelled out: an HTTP library may read a backslash, a user name, a control character, a
+trailing dot or a fragment differently from a check before it.
+"""
+
+
+class Subscription(Struct, frozen=True):
+    """The subscription of one browser, as in the Push API: where to post, and the keys to encrypt for it (base64url).
+
+    ``device_id``: None for the owner's.
+    """
+
+    endpoint: str
+    p256dh: str
+    auth: str
+    device_id: str | None
+
+    @property
+    def service(self) -> str:
+        """The origin of ``endpoint``."""
+        return "/".join(self.endpoint.split("/", 3)[:3])
+
+
+class _File(Struct):
+    private_key: str = ""
+    subscriptions: list[Subscription] = []
+
+
+class Subscriptions:
+    """The subscriptions of a server. Thread-safe."""
+
+    def __init__(self, directory: Path, services: tuple[str, ...] = SERVICES) -> None:
+        self._path = directory / FILE
+        self._services = services
+        self._lock = threading.Lock()
+        self._file = self._read()
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(list(self._file.subscriptions))
+
+    @property
+    def private_key(self) -> str:
+        """The server's private key, created at its first use. Raises ``NotPrivate``."""
+        with self._lock:
+            if not self._file.private_key:
+                number = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
+                self._write(msgspec.structs.replace(self._file, private_key=packed(number.to_bytes(32, "big"))))
+            return self._file.private_key
+
+    @property
+    def public_key(self) -> str:
+        """The public key for the browser's ``applicationServerKey``. Raises ``NotPrivate``."""
+        number = int.from_bytes(unpacked(self.private_key), "big")
+        point = ec.derive_private_key(number, ec.SECP256R1()).public_key()
+        return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
+
+    def add(self, new: Subscription) -> None:
+        """Raises ``ClientError`` if it is not a usable subscription, and ``NotPrivate``."""
+        new = self._checked(new)
+        with self._lock:
+            others = [one for one in self._file.subscriptions if one.endpoint != new.endpoint]
+            of_device = [one for one in others if one.device_id == new.device_id]
+            surplus = of_device[: max(0, len(of_device) + 1 - OF_ONE_DEVICE)]
+            kept = [one for one in others if one not in surplus]
+            self._write(msgspec.structs.replace(self._file, subscriptions=[*kept, new]))
+
+    def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
+        """Raises ``ClientError`` and ``NotPrivate``."""
+        if who.key is not None:
+            raise ClientError(
+                "NOT_SUPPORTED", "Only devices with a token can receive notifications. Nothing was stored."
+            )
+        self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
+
+    def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
+        """Removes a subscription of this device; those of others are unchanged. Raises ``NotPrivate``."""
+        endpoint = self._posted_to(command.endpoint)
+        if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
+            self.remove(endpoint or "")
+
+    def remove(self, endpoint: str) -> None:
+        """Removes a subscription, if it exists. Raises ``NotPrivate``."""
+        with self._lock:
+            kept = [one for one in self._file.subscriptions if one.endpoint != endpoint]
+            if len(kept) < len(self._file.subscriptions):
+                self._write(msgspec.structs.replace(self._file, subscriptions=kept))
+
+    def _checked(self, new: Subscription) -> Subscription:
+        """Checks a subscription. Returns it with the endpoint that is posted to. Raises ``ClientError``."""
+        endpoint = self._posted_to(new.endpoint)
+        if endpoint is None:
+            text = (
+                "data.endpoint: this is not an address of a push service of Chrome, Firefox, Safari or Edge. "
+                "Nothing was stored."
+            )
+            raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
+        if not _is_point(unpacked(new.p256dh)):
+            text = "data.p256dh: this is not a point of the curve P-256 in base64url. Nothing was stored."
+            raise ClientError("VALIDATION_FAILED", text, "data.p256dh")
+        if len(unpacked(new.auth)) != AUTH_BYTES:
+            text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url. Nothing was stored."
+            raise ClientError("VALIDATION_FAILED", text, "data.auth")
+        return msgspec.structs.replace(new, endpoint=endpoint)
+
+    def _posted_to(self, endpoint: str) -> str | None:
+        """The endpoint, rebuilt from its parsed parts; None if it does not belong to one of ``services``."""
+        found = ENDPOINT.fullmatch(endpoint) if len(endpoint) <= LONGEST_ENDPOINT else None
+        if found is None or not any(
+            found["host"] == one or found["host"].endswith(f".{one}") for one in self._services
+        ):
+            return None
+        return f"https://{found['host']}{found['target']}"
+
+    def _read(self) -> _File:
+        try:
+            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            # An earlier version may have accepted others.
+            file.subscriptions = [one for one in file.subscriptions if self._posted_to(one.endpoint) == one.endpoint]
+            return file
+        except FileNotFoundError:
+            return _File(subscriptions=[])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            logger.error(
+                "%s can't be read (%s): an empty list is used, and browsers have to subscribe again", self._path, error
+            )
+            return _File(subscriptions=[])
+
+    def _write(self, file: _File) -> None:
+        write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+        self._file = file
+
+
+def packed(data: bytes) -> str:
+    """base64url without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def unpacked(text: str) -> bytes:
+    """The decoded bytes; empty if it is not base64url."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return b""
+
+
+def _is_point(data: bytes) -> bool:
+    """Whether a browser's key is valid for encryption."""
+    try:
+        ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), data)
+    except ValueError:
+        return False
+    return True
+
 
 LIFETIME: Final = {True: 3_600, False: 600}
 """Seconds for which a service keeps an urgent push, or one that is not, for a phone that is off."""

@@ -25,7 +25,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "JSON_PARSING": Kind("The message is not a JSON object of valid Unicode text, or is nested too deeply."),
     "UNKNOWN_TYPE": Kind("No message has this `type`."),
     "VALIDATION_FAILED": Kind(
-        "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
+        "A field is missing, has the wrong type, or has a value that is not allowed; `field` names it."
     ),
     "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it. Nothing was started."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
@@ -37,7 +37,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "It is not a signature of this challenge by a key that the owner has authorised, or has the form of an earlier version."
+        "The signature is not for this challenge, not by a key that the owner has authorised, or in the form of an earlier "
+        "version."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
@@ -45,7 +46,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "or proxy changes them."
     ),
     "RATE_LIMITED": Kind(
-        "Too many failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` is "
+        "Too many failed logins from an address (4429, or HTTP 429), or prompts from a device; `details.retry_after` is "
         "the number of seconds to wait.",
         retryable=True,
     ),
@@ -63,7 +64,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
     ),
     # runs
-    "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` says which."),
+    "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
@@ -90,8 +91,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "SESSION_NOT_FOUND": Kind("The agent has no conversation with this id."),
     # approvals and blobs
-    "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),
-    "APPROVAL_RESOLVED": Kind("The question was answered or withdrawn before; `details` says by whom and how."),
+    "APPROVAL_NOT_FOUND": Kind("There is no approval with this id."),
+    "APPROVAL_RESOLVED": Kind("The approval was already resolved or withdrawn; `details` has who did it and how."),
     "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
@@ -103,7 +104,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind("A fault of the server's own; its log has it under `correlation_id`.", retryable=True),
+    "INTERNAL_ERROR": Kind(
+        "An internal error of the server; its log has the details under `correlation_id`.", retryable=True
+    ),
 }
 """All codes. ``retryable`` is the default, which a single error may override."""
 

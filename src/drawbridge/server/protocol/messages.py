@@ -7,15 +7,14 @@ its ``seq`` at the top. An agent's own JSON is embedded unchanged: it is never d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.desk_messages import DeskInfo
-from drawbridge.server.protocol.preview import shortened
 
 MESSAGE_BYTES: Final = 1_000_000
 """The maximum size of a client's message, in bytes: the specification's 1 MB."""
@@ -70,7 +69,7 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProposalOf(Struct, frozen=True):
-    """The change of one file that an approval is about."""
+    """The change to one file that an approval is about."""
 
     path: str
     old_text: str
@@ -101,11 +100,42 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True):
-    """An open approval in short, as lists have it."""
+    """The summary of an open approval, as in lists."""
 
     approval_id: str
     tool_name: str
     created_at: str
+
+
+DeskState = Literal["working", "waiting", "finished", "ended"]
+
+ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
+"""Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
+was blocked three times in a row; hooks can make it ask in any mode."""
+
+IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+"""The reason of a withdrawn approval that only the agent's own dialog still asks about."""
+
+
+class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An agent that a person has started in a terminal of the server's machine.
+
+    ``state`` "waiting": for a decision; "finished": for the person's next prompt; "ended": its program has ended.
+    ``permission_mode`` is the agent's name of its mode; ``asks`` is false in those that change files without a question.
+    ``prompts``: it accepts them by ``execute``, since its terminal belongs to an editor with a bridge. ``in_terminal``:
+    an approval waits that only its own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
+    ``background_tasks``: how many of them run while the agent itself waits for the next prompt. ``continued_in``: the id of
+    the session that continues this one, which the person has moved to the background.
+    """
+
+    state: DeskState
+    permission_mode: str | None = None
+    asks: bool = True
+    prompts: bool = False
+    in_terminal: bool = False
+    background: bool = False
+    background_tasks: int = 0
+    continued_in: str | None = None
 
 
 class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -231,7 +261,7 @@ class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its ``hello``.
 
     ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, where the approval is
-    about a change of a file, else ``updated_input`` is that input; both are left out where they are too large. A ``message``
+    about a change to a file, else ``updated_input`` is that input; both are left out where they are too large. A ``message``
     that is too large for a frame is cut and ends in "…".
     """
 
@@ -320,6 +350,41 @@ class Answer(Struct, Generic[T], frozen=True, kw_only=True):
 _encoder: Final = msgspec.json.Encoder()
 
 
+CUT: Final = "…"
+_TEXTS: Final = (4_000, 400, 40)
+_ITEMS: Final = (200, 20, 5)
+_DEPTHS: Final = (20, 8, 4)
+
+
+def shortened(data: bytes, limit: int) -> bytes:
+    """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
+
+    A text that was cut ends in "…". Where nothing helps, `{"preview": "…"}` with the first bytes.
+    """
+    if len(data) <= limit:
+        return data
+    try:
+        whole = msgspec.json.decode(data)
+        for text, items, depth in zip(_TEXTS, _ITEMS, _DEPTHS, strict=True):
+            smaller = msgspec.json.encode(_cut(whole, text, items, depth))
+            if len(smaller) <= limit:
+                return smaller
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return msgspec.json.encode({"preview": data[: limit // 8].decode(errors="replace") + CUT})
+
+
+def _cut(value: Any, text: int, items: int, depth: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= text else value[:text] + CUT
+    if isinstance(value, dict):
+        kept = list(value.items())[:items] if depth else []
+        return {key[:text]: _cut(item, text, items, depth - 1) for key, item in kept}
+    if isinstance(value, list):
+        return [_cut(item, text, items, depth - 1) for item in value[:items]] if depth else []
+    return value
+
+
 def updated(update_type: str, data: T, project_id: str | None = None, seq: int | None = None) -> Answer[T]:
     """An ``update`` as the reply to a command."""
     return Answer(type="update", update_type=update_type, data=data, project_id=project_id, seq=seq)
@@ -396,3 +461,43 @@ def error(
 
 ROOM: Final = 2_000
 """Bytes of a message beside its one large part."""
+
+
+class Frame(Struct, frozen=True):
+    """One message for many clients, as it is sent.
+
+    ``ephemeral``: of no use later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``: its
+    number in the history of its project, where it has one.
+    """
+
+    data: bytes
+    ephemeral: bool = False
+    project_id: str | None = None
+    seq: int | None = None
+
+
+class Subscriber(Protocol):
+    """A connected client, as the core sees it."""
+
+    id: str
+    """Unique among the connections of one server process."""
+
+    name: str
+    """The client's name, for other clients and the history: a device's name, or an address."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it may decide about approvals."""
+        ...
+
+    def sees(self, path: Path) -> bool:
+        """Whether it may see a project in this directory."""
+        ...
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame; never waits, never raises. Frames arrive in the order of the calls."""
+        ...
+
+    async def room(self) -> None:
+        """Returns once most of what was queued is sent, or the client is gone. Used between the pages of a long history."""
+        ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.protocol.messages import Subscriber
 
 
 class Audience:

@@ -155,7 +155,7 @@ def check_allowed(
 ) -> None:
     """Checks that clients may allow this. Raises ``ClientError`` (PERMISSION_DENIED); the approval stays open then."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
-        text = "The owner does not let agents leave the mode plan. The approval stays open."
+        text = "The owner does not let agents leave plan mode. The approval stays open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, suggestions, usable) if remember else ():
         text = f"The agent may not remember {above}. The approval stays open; decide without remember."

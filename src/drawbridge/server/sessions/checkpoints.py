@@ -502,11 +502,11 @@ class Checkpoints:
 
     async def _both(self, git: Git | None, run_id: str) -> tuple[Git, str, str]:
         if git is None:
-            raise NoCheckpoint("The project is not in a git work tree, so changes of runs are not known.")
+            raise NoCheckpoint("The project is not in a git work tree, so the changes that runs made are not known.")
         names = [f"{self._refs}/{run_id}/{when}" for when in ("before", "after")]
         found = [await git.run("rev-parse", "--verify", "--quiet", name) for name in names]
         if any(code for code, _, _ in found):
-            raise NoCheckpoint("The run has no checkpoint any more, or it has not ended yet.")
+            raise NoCheckpoint("The run no longer has a checkpoint, or it has not ended yet.")
         return git, found[0][1].strip(), found[1][1].strip()
 
     async def _drop_old(self, git: Git) -> None:

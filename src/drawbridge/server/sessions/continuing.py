@@ -79,7 +79,7 @@ class Continuing:
         if run.order.unprompted:  # there is no prompt to send again
             return
         if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
-            logger.warning("%s: it does not continue by itself any more", self._data.id)
+            logger.warning("%s: it no longer continues by itself", self._data.id)
             return
         order = run.order
         self._data.waiting = metadata.Waiting(

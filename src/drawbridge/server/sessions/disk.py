@@ -131,7 +131,7 @@ class Disk:
     def problems(self) -> list[str]:
         """For people, without a path."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no run begins." for id in full]
+        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no more runs begin." for id in full]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)
@@ -150,7 +150,7 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "no run begins any more." if at == 1 else "at the limit no run begins any more."
+                then = "no more runs begin." if at == 1 else "at the limit no more runs begin."
                 what = f"The history of {id}" if id else WHOLE
                 text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)

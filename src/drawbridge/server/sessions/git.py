@@ -332,7 +332,7 @@ async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: i
     except TimeoutError:
         pipe.signal(signal.SIGKILL)
         await shell.wait()
-    if not pipe.all_gone():
+    if not pipe.tree_is_empty():
         await asyncio.to_thread(process_tree.end, pid, f"{MARK}={mark}")
 
 

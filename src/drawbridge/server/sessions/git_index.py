@@ -77,7 +77,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
             dropped, at = _variable_length(data, at)
             kept = len(name) - dropped
             if kept < 0:
-                raise ValueError("a path that is shorter than nothing")
+                raise ValueError("the length of a path is negative")
         flags_end, end = at, data.index(b"\0", at)
         # An entry of version 4 can repeat a path of any length in a few bytes.
         room -= kept + end - at
@@ -109,10 +109,10 @@ def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
     """Raises ``ValueError`` for one that changes which files there are: their names begin with a small letter."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
-            raise ValueError("an extension that has to be understood")
+            raise ValueError("it requires an extension that is not supported")
         at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
     if at != len(data) - id_bytes:
-        raise ValueError("the index is cut")
+        raise ValueError("the index is truncated")
 
 
 class Beside(Struct, frozen=True):
@@ -135,7 +135,7 @@ def beside(directory: Path, tracked: Collection[str]) -> Beside:
             above.add(parent)
             room -= len(parent)
             if room < 0:
-                raise ValueError("too many directories inside each other")
+                raise ValueError("directories are nested too deeply")
             parent = parent.rpartition("/")[0]
     untracked: set[str] = set()
     ignore_files: set[str] = set()

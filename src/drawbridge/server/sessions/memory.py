@@ -68,13 +68,7 @@ class MemoryWatch:
     def _begin(self, watched: _Watched) -> None:
         self._watched.add(watched)
         if self._looking is None:
-            self._start_looking()
-
-    def _start_looking(self) -> None:
-        """A defect of the server costs one look: the limit still holds for the agents that run."""
-        self._looking = self._tasks.start(
-            self._look(), "measuring the memory of agents", failed=lambda _: self._start_looking()
-        )
+            self._looking = self._tasks.repeat(self._look, self._every, "measuring the memory of agents")
 
     def end(self, watched: _Watched) -> None:
         self._watched.discard(watched)
@@ -83,12 +77,10 @@ class MemoryWatch:
             self._looking = None
 
     async def _look(self) -> None:
-        while self._limit is not None:
-            await asyncio.sleep(self._every)
-            used = await asyncio.to_thread(resident, {watched.pid for watched in self._watched})
-            for watched in list(self._watched):
-                if used.get(watched.pid, 0) > self._limit:
-                    watched.stop(used[watched.pid], self._limit)
+        used = await asyncio.to_thread(resident, {watched.pid for watched in self._watched})
+        for watched in list(self._watched):
+            if self._limit is not None and used.get(watched.pid, 0) > self._limit:
+                watched.stop(used[watched.pid], self._limit)
 
 
 class _Watched:
@@ -117,8 +109,8 @@ class _Watched:
         """Kills it at once, as the kernel would: during an orderly end it could take more."""
         if self._why is None:
             self._why = (
-                f"It used {used // MB:,} MB of memory with all that it had started, and was ended; the owner of this server "
-                f"allows {limit // MB:,} MB. What it has done until then is kept."
+                f"It used {used // MB:,} MB of memory together with everything that it had started, and was ended; the "
+                f"owner of this server allows {limit // MB:,} MB. What it did before then is kept."
             )
             logger.warning(
                 "agent %d: %d MB of memory in use, %d MB are allowed: ended", self.pid, used // MB, limit // MB

@@ -21,14 +21,12 @@ import msgspec
 from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.pending import AgentSurface, PendingApproval
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.approvals.surfaces import AgentSurface
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
@@ -360,13 +358,13 @@ class Project:
         match report:
             case base.AgentLine():
                 self._line(report)
-            case base.SessionKnown(session_id):
+            case base.SessionIdentified(session_id):
                 self._session_known(session_id)
-            case base.ModeKnown(mode, offered):
+            case base.ModeChanged(mode, offered):
                 self._mode_known(mode, offered)
             case base.Question():
                 self._question(report)
-            case base.QuestionGone(question_id, reason):
+            case base.QuestionCancelled(question_id, reason):
                 self._question_gone(question_id, reason)
             case base.TurnBegun():
                 self._begun_alone()
@@ -423,7 +421,7 @@ class Project:
                 raise base.AgentRefused("it was reset too often")
             await self._worker.set_mode(usual)
         except base.AgentRefused as error:
-            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"
+            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
             self.stop_for(ClientError("PERMISSION_DENIED", text))
             if self.run is None:
                 await self._worker.end()

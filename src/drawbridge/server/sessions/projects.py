@@ -23,8 +23,7 @@ from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.project import Project
 from drawbridge.server.sessions.shown import now
-from drawbridge.server.store.log import FsyncPolicy, History
-from drawbridge.server.store.rebuilding import rebuild
+from drawbridge.server.store.log import FsyncPolicy, History, rebuild
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -123,7 +122,10 @@ class Projects:
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
-            *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
+            *(
+                f"The project in {name} can't be read now; the server will try again."
+                for name in sorted(self._unreadable)
+            ),
             *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
         ]
 

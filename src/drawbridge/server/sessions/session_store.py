@@ -15,14 +15,12 @@ from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.server import events
 from drawbridge.server.events import AgentLine, Announced, Event, Recorded, Stored
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import PermissionWithdrawn, RunFinished
-from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.protocol.messages import PermissionWithdrawn, RunFinished, Subscriber
 from drawbridge.server.sessions import metadata, records
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.shown import instant
 from drawbridge.server.store.lines import timestamp
-from drawbridge.server.store.log import History
-from drawbridge.server.store.pages import Page
+from drawbridge.server.store.log import History, Page
 
 logger = logging.getLogger("drawbridge.server")
 

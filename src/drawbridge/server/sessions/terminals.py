@@ -36,7 +36,7 @@ ELSEWHERE: Final = (
 
 ABOVE: Final = (
     "This agent was started with more rights than the owner of this server lets clients use. "
-    "Nothing was typed; a fork of the session begins within the limits."
+    "Nothing was typed. Fork the session: the copy runs within the limits."
 )
 
 

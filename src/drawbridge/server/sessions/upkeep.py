@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,8 +21,10 @@ from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 
 EVERY_SECONDS: Final = 10.0
+"""Seconds between two rounds."""
 
 SELDOM_SECONDS: Final = 3600.0
+"""Seconds between two cleanings."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -51,20 +54,16 @@ class Upkeep:
         self._projects = projects
         self._retention = retention
         self._desk = desk
+        self._clean_at = time.monotonic()
+        """When the next cleaning is due."""
 
-    async def run(self, every: float = EVERY_SECONDS, seldom: float = SELDOM_SECONDS) -> None:
-        """Runs until it is cancelled. An unexpected error is logged, and the next round follows."""
-        loop = asyncio.get_running_loop()
-        next_cleaning = loop.time()
-        while True:
-            try:
-                if loop.time() >= next_cleaning:
-                    next_cleaning = loop.time() + seldom
-                    await self.clean()
-                await self.look()
-            except Exception:
-                logger.exception("internal error")
-            await asyncio.sleep(every)
+    async def round(self) -> None:
+        """One round of maintenance, which is due every ``EVERY_SECONDS``."""
+        if time.monotonic() >= self._clean_at:
+            # Before it is done: a cleaning that fails must not keep the rounds until the next one from looking.
+            self._clean_at = time.monotonic() + SELDOM_SECONDS
+            await self.clean()
+        await self.look()
 
     async def look(self) -> None:
         for session in self._desk:

@@ -56,10 +56,10 @@ class RunEnded(Struct, frozen=True):
 
 Report: TypeAlias = (
     base.AgentLine
-    | base.SessionKnown
-    | base.ModeKnown
+    | base.SessionIdentified
+    | base.ModeChanged
     | base.Question
-    | base.QuestionGone
+    | base.QuestionCancelled
     | base.TurnBegun
     | ModeSet
     | RunEnded
@@ -219,7 +219,7 @@ class Worker:
         self._last_output = time.monotonic()
         run = self._run
         match event:
-            case base.AgentLine() | base.SessionKnown() | base.ModeKnown() | base.QuestionGone():
+            case base.AgentLine() | base.SessionIdentified() | base.ModeChanged() | base.QuestionCancelled():
                 self._report(event)
             case base.Question() if run is not None:
                 self._report(event)

@@ -1,31 +1,47 @@
-"""The history of one session: every message once, numbered, and on disk before it is published.
+"""The history of one session: every message once, numbered, and on disk before it is published; and reading it by pages.
 
 A directory of files (``segments``) of one JSON line a record (``lines``), with an index beside them
 (``index``). A file ends at midnight UTC, at 100 MB or at 10,000 messages; none is made before there is something
-to write. ``latest.jsonl`` is a link to the newest; where links can't be made, ``latest.txt`` holds its name.
+to write. ``latest.jsonl`` is a link to the newest; where links can't be made, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than that of the record before, for as long as the directory exists, and
-never used again. One process at a time writes: whoever runs the server locks its data directory.
+never used again. One process at a time writes: the server locks its data directory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import functools
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec import Struct
+
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
-from drawbridge.server.store import syncing
 from drawbridge.server.store.index import Catalogue, Damage
 from drawbridge.server.store.lines import Direction, Record, compose, from_microseconds, microseconds
-from drawbridge.server.store.pages import NEVER, Page, Wanted, read_page
-from drawbridge.server.store.segments import Segment, Stale, Tail, sync
-from drawbridge.server.store.syncing import FsyncPolicy
+from drawbridge.server.store.segments import (
+    DEFAULT_FSYNC,
+    FsyncPolicy,
+    Segment,
+    Stale,
+    Tail,
+    open_to_read,
+    read_block,
+    sync,
+    syncer,
+)
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Damage", "Direction", "FsyncPolicy", "History", "Page", "Record"]
 
@@ -37,6 +53,95 @@ CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+NEVER: Final = 2**63
+"""A number that no record reaches."""
+
+
+class Page(Struct, frozen=True):
+    """``records`` ascend. ``has_more``: further ones match, after the last, or before the first where one reads back."""
+
+    records: tuple[Record, ...]
+    has_more: bool
+
+
+class Wanted(Struct, frozen=True):
+    """``after`` < seq < ``before``, and written after ``since`` (microseconds since 1970)."""
+
+    after: int
+    before: int
+    since: int | None
+    backward: bool
+
+    def blocks(self, segment: Segment) -> Sequence[int]:
+        """Those of a file that may have a match, in the order of reading."""
+        if not self.touches(segment):
+            return ()
+        first = max(0, bisect_right(segment.block_seqs, self.after + 1) - 1)
+        found: Sequence[int] = range(first, bisect_left(segment.block_seqs, self.before))
+        if self.since is not None:
+            found = [block for block in found if segment.block_times[block] > self.since]
+        return found[::-1] if self.backward else found
+
+    def touches(self, segment: Segment) -> bool:
+        """Whether the file may have a match by its numbers."""
+        return bool(segment.count) and segment.last_seq > self.after and segment.first_seq < self.before
+
+    def match(self, record: Record) -> bool:
+        return self.after < record.seq < self.before and (self.since is None or microseconds(record.time) > self.since)
+
+
+def read_page(
+    directory: str,
+    segments: Sequence[Segment],
+    wanted: Wanted,
+    limit: int,
+    max_bytes: int | None,
+    report: Callable[[str, int, int], None],
+    scanned: Callable[[Segment], Segment],
+) -> Page:
+    """At most ``limit`` records and ``max_bytes`` of lines, but one record at least. Raises ``Stale`` or OSError.
+
+    ``scanned``: a file that is only known by its ends, as far as one has to be read.
+    """
+    records: list[Record] = []
+    size = 0
+    has_more = False
+    with contextlib.closing(_matching(directory, segments, wanted, report, scanned)) as matching:
+        for record in matching:
+            size += len(record.line)
+            if len(records) == limit or (records and max_bytes is not None and size > max_bytes):
+                has_more = True
+                break
+            records.append(record)
+    return Page(tuple(records[::-1] if wanted.backward else records), has_more)
+
+
+def _matching(
+    directory: str,
+    segments: Sequence[Segment],
+    wanted: Wanted,
+    report: Callable[[str, int, int], None],
+    scanned: Callable[[Segment], Segment],
+) -> Generator[Record, None, None]:
+    for segment in reversed(segments) if wanted.backward else segments:
+        if not segment.scanned and wanted.touches(segment):
+            segment = scanned(segment)
+        blocks = wanted.blocks(segment)
+        if not blocks:
+            continue
+        name = segment.name
+        try:
+            file = open_to_read(f"{directory}/{name}")
+        except FileNotFoundError:
+            raise Stale(name) from None
+        try:
+            for block in blocks:
+                records = read_block(file, segment, block, functools.partial(report, name))
+                yield from filter(wanted.match, reversed(records) if wanted.backward else records)
+        finally:
+            os.close(file)
 
 
 class History:
@@ -62,13 +167,13 @@ class History:
         cls,
         directory: str | os.PathLike[str],
         *,
-        fsync: FsyncPolicy = syncing.DEFAULT,
+        fsync: FsyncPolicy = DEFAULT_FSYNC,
         symlink: Callable[[str, str], None] = os.symlink,
     ) -> History:
         """The history in ``directory``, which is made where it is missing and kept private.
 
         A torn last line, left by a crash, is cut. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
-        ``syncing``. ``symlink`` raises OSError or NotImplementedError where there are no links.
+        ``segments``. ``symlink`` raises OSError or NotImplementedError where there are no links.
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
@@ -152,7 +257,7 @@ class History:
             if self._records_unsaved or self._scans_unsaved:
                 self._save_index()
             for written in (self._tail, self._catalogue.directory):
-                syncing.shared.now(written)
+                syncer.now(written)
             self._let_go()
             self.closed = True
 
@@ -192,7 +297,7 @@ class History:
         if segment.count == 1:
             self._point_to_latest(segment.name)
         if self._fsync == "second":
-            syncing.shared.soon(tail, tail.file)
+            syncer.soon(tail, tail.file)
         self._records_unsaved += 1
         self._bytes_unsaved += length
         if self._records_unsaved >= CHECKPOINT_RECORDS or self._bytes_unsaved >= CHECKPOINT_BYTES:
@@ -228,7 +333,7 @@ class History:
             if self._fsync == "always":
                 sync(file)
             else:
-                syncing.shared.soon(directory, file)
+                syncer.soon(directory, file)
         finally:
             os.close(file)
 
@@ -386,3 +491,21 @@ def _unreadable(error: OSError) -> HistoryUnreadable:
 
 def _why(error: OSError) -> str:
     return (error.strerror or "unknown reason").lower()
+
+
+async def rebuild(histories: Iterable[History]) -> None:
+    """Returns when all of them know where their records are. Requests for a page meanwhile do not wait for this."""
+    files = 0
+    for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
+        try:
+            began = time.monotonic()
+            while await asyncio.to_thread(history.scan_next):
+                files += 1
+                # Reading a file keeps the interpreter busy: the server's own work comes first.
+                await asyncio.sleep(time.monotonic() - began)
+                began = time.monotonic()
+        except HistoryUnreadable as error:
+            if not history.closed:  # else its project was deleted meanwhile
+                logger.error("an index could not be built: %s", error)
+    if files:
+        logger.info("%d files of the histories were missing from their indexes and were read again", files)

@@ -1,7 +1,17 @@
-"""One file of a history: where in it which records are, reading and mending it, and adding to it.
+"""One file of a history: where in it which records are, reading and mending it, adding to it, and when what was added is on the
+disk itself.
 
-The names are ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on where one second saw several. They
-say when, not in which order: that is in the records' numbers.
+The names are ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on where one second had several. They
+are the time, not the order: that is in the records' numbers.
+
+What is with the kernel survives any death of the server, ``kill -9`` included. The policies are about a power cut or a crash of
+the kernel:
+
+- ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
+- ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
+- ``off``: when the kernel writes it, usually within half a minute.
+
+docs/internals/benchmarks.md has the cost of each.
 """
 
 from __future__ import annotations
@@ -9,17 +19,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import re
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from drawbridge.core.private_files import PRIVATE_FILE
 from drawbridge.server.store.lines import LONGEST_LINE, SHORTEST_LINE, Head, Record, believed, microseconds, parse
+
+logger = logging.getLogger(__name__)
 
 NAME: Final = re.compile(r"messages_(\d{4}-\d\d-\d\d)_\d\d-\d\d-\d\d(?:_\d+)?\.jsonl")
 BLOCK_RECORDS: Final = 256
@@ -227,7 +241,7 @@ def _lock(file: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(errno.EAGAIN, "Another program writes it") from None
+        raise BlockingIOError(errno.EAGAIN, "Another program is writing it") from None
     except OSError:
         pass
 
@@ -281,3 +295,70 @@ class Tail:
 
     def close(self) -> None:
         os.close(self.file)
+
+
+FsyncPolicy: TypeAlias = Literal["always", "second", "off"]
+DEFAULT_FSYNC: Final[FsyncPolicy] = "second"
+
+
+class Syncer:
+    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
+    needed."""
+
+    def __init__(self, delay: float = 1.0) -> None:
+        """``delay``: seconds."""
+        self._delay = delay
+        self._changing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._waiting: dict[object, int] = {}
+        self._timer: threading.Timer | None = None
+
+    def soon(self, owner: object, file: int) -> None:
+        """``owner`` represents the open file ``file``, which may be closed before it is synced."""
+        if owner in self._waiting:
+            return
+        with self._changing:
+            try:
+                self._waiting[owner] = os.dup(file)
+            except OSError:  # no file descriptor is left
+                _sync(file)
+                return
+            if self._timer is None:
+                self._timer = threading.Timer(self._delay, self._sync_all)
+                self._timer.name = "drawbridge-history-sync"
+                self._timer.start()
+
+    def now(self, owner: object) -> None:
+        """What waits for ``owner`` is on the disk when this returns."""
+        with self._syncing:
+            with self._changing:
+                file = self._waiting.pop(owner, None)
+                if self._timer is not None and not self._waiting:
+                    self._timer.cancel()
+                    self._timer = None
+            if file is not None:
+                _sync(file)
+                os.close(file)
+
+    def _sync_all(self) -> None:
+        with self._syncing:
+            with self._changing:
+                files, self._waiting = self._waiting, {}
+                self._timer = None
+            for file in files.values():
+                _sync(file)
+                os.close(file)
+
+
+def _sync(file: int) -> None:
+    try:
+        sync(file)
+    except OSError as error:
+        logger.error(
+            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
+            error.strerror,
+        )
+
+
+syncer: Final = Syncer()
+"""The only instance of the process."""

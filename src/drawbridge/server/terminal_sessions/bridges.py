@@ -22,8 +22,7 @@ from drawbridge.agents.base import Decision, Proposal, Question
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
-from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.approvals.surfaces import Surface
+from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.desk import Desk

@@ -23,9 +23,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.shown import now
@@ -43,7 +42,7 @@ MOST: Final = 50
 
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
-"""Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
+"""Seconds between two looks at a conversation's file and at the agent's process, while no hook reports anything."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
@@ -75,7 +74,7 @@ class Follower:
         self.directory = directory
         self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
-        """Whose turn it is, once what stands before it was read."""
+        """Whose turn it is, once everything before it was read."""
         self._file: TranscriptFile | None = None
         self._seen = False
         self._tasks = BackgroundTasks(logger)

@@ -21,10 +21,8 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.desk_messages import DeskState
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.messages import Answer, DeskState, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions.records import Memory, request_key
 from drawbridge.server.sessions.terminals import ABOVE, ELSEWHERE, Terminals, typeable
 from drawbridge.server.terminal_sessions import transcript
@@ -42,8 +40,8 @@ PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """What Claude Code puts round a long paste (2.1.329)."""
 
 UNSURE: Final = (
-    "It was typed, or was about to be, but the agent has not begun with it. Look at its terminal; to send it again, send it "
-    "as a new request."
+    "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
+    "again, use a new request."
 )
 
 
@@ -146,7 +144,9 @@ class Prompts:
             field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
             raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.state == "waiting":
-            text = "The agent waits for a decision, and Enter would be one. Nothing was typed; decide about its approval first."
+            text = (
+                "The agent waits for a decision, and Enter would be one. Nothing was typed; answer its approval first."
+            )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.state == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")

@@ -25,14 +25,11 @@ from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import process_alive, write_private
-from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.approvals.surfaces import ExpectedSurface, Surface
 from drawbridge.server.events import AgentLine, PromptAccepted, StateChanged, written
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
-from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.protocol.messages import ASKS_NOTHING, IN_TERMINAL, Answer, DeskInfo, DeskState, Subscriber
 from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.session_store import SessionStore
@@ -52,10 +49,10 @@ LONGEST_ERROR = 500
 """The longest error text of a failed run, in characters."""
 
 ELSEWHERE = "answered elsewhere"
-GONE = "the agent does not wait for it any more"
+GONE = "the agent no longer waits for it"
 ENDED = "the agent's program has ended"
 NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
-NOT_HEARD = "overruled: the agent did not wait for the answer any more"
+NOT_HEARD = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
 """For which a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no

@@ -138,7 +138,7 @@ async def test_a_project_that_can_not_be_read_is_said_and_back_as_soon_as_it_can
         lock_up(patch, tmp_path / "data" / "projects" / id / ("logs" if what == "history" else "metadata.json"))
         async with serving(tmp_path) as server:
             server.core.follow(["projects"], page)
-            assert server.core.problems() == [f"The project in {id} can't be read now; it is tried again."]
+            assert server.core.problems() == [f"The project in {id} can't be read now; the server will try again."]
             await server.core.upkeep.look()
             assert len(server.core.projects) == 0
             patch.undo()

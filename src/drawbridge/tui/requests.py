@@ -1,4 +1,4 @@
-"""What a person asks of the server is done beside: the window goes on."""
+"""Runs a person's requests in the background, so that the window stays responsive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drawbridge.tui.wording import block
 
 
 def do(widget: Widget, work: Coroutine[Any, Any, Any]) -> None:
-    """Ends with the widget. What the server has against it is said."""
+    """Runs until the widget is removed. A refusal of the server is shown."""
 
     async def done() -> None:
         try:

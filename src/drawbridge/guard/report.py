@@ -1,9 +1,9 @@
-"""An agent that a person started reports to the agent server of this machine, and its question waits there for an answer.
+"""Reports the hook events of a terminal session to the agent server of this machine, and waits for decisions on approvals.
 
-Only where a server listens. What is reported is sent and forgotten. While a question of the main agent waits, the CLI's own
-dialog stays usable and the first answer decides; while one of a subagent waits, the terminal shows no dialog, so that wait is
-bounded (both measured on 2.1.329). A question outlives its server: it is sent again to the next one, as the same question.
-The lines are those of ``protocols.local_ipc``.
+Nothing happens unless a server listens. Only a permission request waits for an answer. While one of the main agent waits, the
+CLI's own dialog stays usable and the first decision counts; while one of a subagent waits, the terminal shows no dialog, so
+that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent again to the next one, with the same
+id. ``protocols.local_ipc`` has the format of the lines.
 """
 
 import posix
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 MARK = b"DRAWBRIDGE_AGENT"
-"""In the environment of whatever an agent of a server starts: the server hears of that from the agent itself."""
+"""Set in the environment of everything that a managed agent starts: the server receives its events from the agent itself."""
 
-PATIENCE = 0.3
-"""Seconds for a server to take what it is told."""
+SEND_TIMEOUT = 0.3
+"""Seconds for a server to accept a report."""
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds between two looks for a server, once the one that had the question is gone; each is twice the one before."""
+"""Seconds between attempts to find another server after the first one has ended; each pause is twice the one before."""
 
 SUBAGENT_SECONDS = 60.0
-"""The longest wait for an answer to a subagent's question, since its dialog appears only after the hook has ended. The server
-ends the wait earlier; this limit is for a server that hangs or has ended."""
+"""The longest wait for the decision on a subagent's request, since its dialog appears only after the hook has ended. The
+server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
-LEFT_OUT = ("tool_response", "session_crons")
-"""Parts of a payload that nobody needs there, and that may be large."""
+OMITTED = ("tool_response", "session_crons")
+"""Parts of a payload that the server does not need and that may be large."""
 
 STANDARD_OUTPUT = 1
 
 
-def report(
+def to_server(
     call: "calls.Call", servers: "Iterable[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> "bytes | None":
-    """The answer of a client to a question. None: there is none, and the guard goes on. Never raises."""
+    """A person's decision in the agent's format; None if there is none, and the guard continues. Never raises."""
     process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
     if process is None:
         return None
     try:
         connected = _connect(servers)
-        decision = _told(connected, call, process, environ) if connected is not None else None
+        decision = _decision(connected, call, process, environ) if connected is not None else None
     except TimeoutError:
         return None  # it hangs
     except Exception as error:
@@ -63,29 +63,29 @@ def report(
     return calls.decide(call, decision) if isinstance(decision, dict) else None
 
 
-def _told(
+def _decision(
     connected: "socket", call: "calls.Call", process: "Mapping[str, Any]", environ: "Mapping[bytes, bytes]"
 ) -> "Any":
-    """The decision. None: there is none."""
+    """The decision for the agent, None without one. After the loss of a server the request is sent to the next one."""
     line, waits = _line(call, process), call.event == calls.ASKS
     parent, pause = posix.getppid(), FIRST_PAUSE
     until = monotonic() + SUBAGENT_SECONDS if call.input.get("agent_id") else None
-    heard = _talk(connected, line, until, waits=waits)
-    while heard == b"":
-        if _left_alone(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):
+    answered = _exchange(connected, line, until, waits=waits)
+    while answered == b"":
+        if _agent_ends_within(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):
             return None
         pause = min(2 * pause, LONGEST_PAUSE)
         try:
             again = _connect(find.servers(environ))
-            heard = heard if again is None else _talk(again, line, until, waits=waits)
+            answered = answered if again is None else _exchange(again, line, until, waits=waits)
         except OSError:
-            continue  # it is gone already, or not ready to listen
-    answer = json_text.parse(heard) if heard else None
+            continue  # it has already ended, or is not ready yet
+    answer = json_text.parse(answered) if answered else None
     return answer.get("decision") if isinstance(answer, dict) else None
 
 
-def _talk(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
-    """The server's answer. ``b""``: the server has ended. None: there is nothing to wait for, the agent has gone, or it is
+def _exchange(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
+    """The server's answer; ``b""`` if the server has ended. None: there is no answer to wait for, the agent has ended, or it is
     later than ``until``."""
     try:
         connected.sendall(line)
@@ -97,7 +97,7 @@ def _talk(connected: "socket", line: bytes, until: "float | None", *, waits: boo
 def _connect(servers: "Iterable[str]") -> "socket | None":
     for path in servers:
         connected = socket(AF_UNIX, SOCK_STREAM)
-        connected.settimeout(PATIENCE)
+        connected.settimeout(SEND_TIMEOUT)
         try:
             connected.connect(path)
         except OSError:
@@ -108,7 +108,7 @@ def _connect(servers: "Iterable[str]") -> "socket | None":
 
 
 def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
-    payload = {name: value for name, value in call.input.items() if name not in LEFT_OUT}
+    payload = {name: value for name, value in call.input.items() if name not in OMITTED}
     said = {"type": "hook", "pid": posix.getppid(), **process, "payload": payload}
     if call.event == calls.ASKS:
         said["question"] = posix.urandom(16).hex()
@@ -116,10 +116,10 @@ def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
 
 
 def _wait(connected: "socket", until: "float | None") -> "bytes | None":
-    """Reads a line, without a limit or until ``until``; see ``_talk``."""
+    """Reads one line, until ``until`` if that is set. Returns what ``_exchange`` does."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
-    waiting.register(STANDARD_OUTPUT, 0)  # it reports only that nobody reads there any more
+    waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader has closed its end
     while True:
         left = None if until is None else max(0, int((until - monotonic()) * 1000))
         ready = [number for number, _ in waiting.poll(left)]
@@ -138,8 +138,8 @@ def _wait(connected: "socket", until: "float | None") -> "bytes | None":
             return b""
 
 
-def _left_alone(seconds: float) -> bool:
-    """Whether the agent goes within that time."""
+def _agent_ends_within(seconds: float) -> bool:
+    """Whether the agent ends within that time."""
     reader = poll()
     reader.register(STANDARD_OUTPUT, 0)
     return bool(reader.poll(int(seconds * 1000)))

@@ -1,4 +1,4 @@
-"""Unsaved changes that an agent's call would overwrite: in which editor, and both texts. Off the hot path."""
+"""Unsaved changes that an agent's call would overwrite: the editor that has them, and both texts. Off the hot path."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NOTICE_DEADLINE = 300
 MOST_NAMES = 8
 
 
-class Kept:
-    """One editor's unsaved changes of one path."""
+class UnsavedFile:
+    """One file with unsaved changes in one editor. ``file``: its entry in the editor's answer."""
 
     __slots__ = ("editor", "file", "found", "name")
 
@@ -39,7 +39,7 @@ class Kept:
 
 
 def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
-    """The objects of one list of an answer; anything else in it is skipped."""
+    """The objects in one list of an answer; other values are skipped."""
     listed = found.result.get(key) if isinstance(found.result, dict) else None
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
@@ -66,25 +66,27 @@ def process(found: ask.Answer) -> int | str:
     return pid if isinstance(pid, int) else find.pid_in(os.path.basename(found.path)) or found.path
 
 
-def once(kept: Iterable[Kept]) -> list[Kept]:
+def once(protected: Iterable[UnsavedFile]) -> list[UnsavedFile]:
     """One entry for each process and path."""
-    return list({(process(one.found), one.name): one for one in kept}.values())
+    return list({(process(one.found), one.name): one for one in protected}.values())
 
 
-def kept_by(answers: list[ask.Answer], policy: str) -> list[Kept]:
-    return once(Kept(found, file) for found in answers for file in rule.files(found) if rule.is_kept(file, policy))
+def protected_in(answers: list[ask.Answer], policy: str) -> list[UnsavedFile]:
+    return once(
+        UnsavedFile(found, file) for found in answers for file in rule.files(found) if rule.protects(file, policy)
+    )
 
 
 def base_names(paths: Iterable[str]) -> str:
-    """ "a.py, b.py and c.py", each once; of very many "and 17 more"."""
+    """ "a.py, b.py and c.py", each name once; a long list ends with "and 17 more"."""
     names = list(dict.fromkeys(os.path.basename(path) for path in paths))
     if len(names) > MOST_NAMES:
         names[MOST_NAMES:] = [f"{len(names) - MOST_NAMES} more"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def buffer_text(one: Kept) -> tuple[str, int] | None:
-    """What a save would write, and the version of the buffer."""
+def buffer_text(one: UnsavedFile) -> tuple[str, int] | None:
+    """The text that a save would write, and the buffer's version. None if the editor does not answer."""
     answers = ask.ask([one.socket], "buffer_text", {"file_path": one.name}, TEXT_DEADLINE)
     found = answers[0].result if answers else None
     if (
@@ -97,7 +99,7 @@ def buffer_text(one: Kept) -> tuple[str, int] | None:
 
 
 def disk_text(path: str) -> str | None:
-    """ "" where there is no such file; None where it is too large or can't be read."""
+    """The file's content: "" if it does not exist, None if it is too large or can't be read."""
     try:
         # A named pipe must not block.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

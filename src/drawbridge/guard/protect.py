@@ -1,11 +1,11 @@
-"""A file that an agent wants to change has unsaved changes, or an editor did not answer: what now, and who is told.
+"""The answer to an edit of a file with unsaved changes, or while an editor is silent: deny, ask, wait, save or merge.
 Off the hot path.
 """
 
 from __future__ import annotations
 
 from drawbridge.guard import ask, calls, refusal, rule, state
-from drawbridge.guard.kept import Kept, kept_by, notify, process
+from drawbridge.guard.unsaved import UnsavedFile, notify, process, protected_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 
-def give(
+def answer(
     call: calls.Call,
     answers: list[ask.Answer],
     policy: str,
     settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> bytes:
-    """The answer to the agent. ``answers`` are those to ``snapshot``."""
-    kept = kept_by(answers, policy)
+    """The JSON text for the agent. ``answers``: the editors' snapshots."""
+    protected = protected_in(answers, policy)
     silent = log_silent(call, answers, f"unknown = {settings['unknown']}", settings, environ)
     unknown = settings["unknown"] if silent else "allow"
-    if kept and (unknown != "deny" or settings["answer"] == "deny"):
-        answer, goes_on = _keep(call, answers, kept, settings, environ)
-        if unknown == "allow" or not goes_on:
+    if protected and (unknown != "deny" or settings["answer"] == "deny"):
+        answer, allowed = _protect(call, answers, protected, settings, environ)
+        if unknown == "allow" or not allowed:
             return answer
     if unknown == "allow":
         return calls.NO_OPINION
@@ -37,41 +37,41 @@ def give(
     return (calls.ask if asked else calls.deny)(call, refusal.unknown(call, silent))
 
 
-def _keep(
+def _protect(
     call: calls.Call,
     answers: list[ask.Answer],
-    kept: list[Kept],
+    protected: list[UnsavedFile],
     settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> tuple[bytes, bool]:
-    """The answer, and whether it lets the call go on."""
+    """The answer, and whether it allows the call."""
     why = ""
     if settings["answer"] == "merge":
         from drawbridge.guard import merging
 
-        if merging.begin(call, kept, environ):
+        if merging.begin(call, protected, environ):
             return calls.NO_OPINION, True
-        # What can't be merged is kept as without merging: where the policy looks, and nowhere else.
-        kept = kept_by(answers, rule.policy_for(call.tool, settings))
-        if not kept:
+        # Without a merge the usual policy applies again: before, files that it does not cover were included too.
+        protected = protected_in(answers, rule.policy_for(call.tool, settings))
+        if not protected:
             return calls.NO_OPINION, True
         why = "A merge afterwards is not possible here."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
 
-        saved, why = saving.first(call, kept, settings)
+        saved, why = saving.wait_or_save(call, protected, settings)
         if saved:
-            # That took its time: somebody may have typed on, there or in another editor.
-            heard = [(found.path, found.kind) for found in answers if found.result is not None]
-            answers = rule.snapshot(heard, call.paths, settings)
-            kept = kept_by(answers, rule.policy_for(call.tool, settings))
-            if not kept:
-                return calls.tell(call, saved), True
+            # Meanwhile a person may have typed more, there or in another editor.
+            answered = [(found.path, found.kind) for found in answers if found.result is not None]
+            answers = rule.snapshot(answered, call.paths, settings)
+            protected = protected_in(answers, rule.policy_for(call.tool, settings))
+            if not protected:
+                return calls.add_context(call, saved), True
             why = "This was typed after a save."
-    state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in kept)} ({settings['answer']})")
+    state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in protected)} ({settings['answer']})")
     asked = settings["answer"] == "ask" and call.dialect.ASKS
-    tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))
-    reason = refusal.reason(call, kept, refusal.shown_difference(kept, settings), why)
+    notify_editors(answers, protected, refusal.notice(call, protected, asked=asked))
+    reason = refusal.reason(call, protected, refusal.shown_difference(protected, settings), why)
     return (calls.ask(call, reason) if asked else calls.deny(call, reason)), False
 
 
@@ -82,26 +82,26 @@ def log_silent(
     settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> int:
-    """How many editors have not answered; why each has not is logged, and what happens ``then``."""
+    """Logs why each silent editor did not answer, and what happens ``then``. Returns their number."""
     silent = [found for found in answers if found.result is None]
     for found in silent:
         state.log(settings, environ, f"{call.tool}: {found.path} {found.problem} ({then})")
     return len(silent)
 
 
-def tell_editors(answers: list[ask.Answer], kept: list[Kept], text: str) -> None:
-    """A notice, once in every editor that has one of the files open; each may call it by another name."""
-    names = {one.name for one in kept}
-    heard = [found for found in answers if found.result is not None]
+def notify_editors(answers: list[ask.Answer], protected: list[UnsavedFile], text: str) -> None:
+    """Shows the notice once in every editor that has one of the files open, perhaps under a different path."""
+    names = {one.name for one in protected}
+    answered = [found for found in answers if found.result is not None]
     meant = {
         number
-        for found in heard
+        for found in answered
         for number, file in enumerate(found.result["files"])
         if file is not None and file["name"] in names
     }
     sockets = {
         process(found): (found.path, found.kind)
-        for found in heard
+        for found in answered
         if any(found.result["files"][number] is not None for number in meant)
     }
     notify(sockets.values(), text)

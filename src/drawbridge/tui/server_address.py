@@ -1,4 +1,4 @@
-"""Where the server is and what opens it: by flags, or as the server of this machine and user has left it."""
+"""The server's address and token: from flags, or from the files of this user's server on this machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 
 RUNNING: Final = "server.json"
-"""In the data directory: what a server that runs says of itself, as its ready line has it."""
+"""In the data directory: a running server's description of itself, the same as its ready line."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """``fingerprint``: SHA-256 of the certificate that must be shown, which then need not be signed by anybody.
+class ServerAddress:
+    """``fingerprint``: SHA-256 of the expected certificate, which then does not need a trusted signature.
 
-    ``token`` is empty where there is no file of it: a server may ask for none. ``token_file`` is for error texts.
+    ``token``: empty without a token file, since a server may need none. ``token_file``: for error texts.
     """
 
     url: str
@@ -39,7 +39,7 @@ class Place:
 
 
 class Finder:
-    """What was given by flags; ``find`` looks anew each time, since a server that was restarted may be elsewhere."""
+    """The values of the flags. ``find`` searches each time, since a restarted server may have another address."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class Finder:
         self._ca = ca
         self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
         if ca is not None and fingerprint is not None:
-            raise BadSetting("--ca and --fingerprint exclude each other. Nothing was sent.")
+            raise BadSetting("--ca and --fingerprint can't be combined. Nothing was sent.")
         if self._token_file is None and self._url is not None and not is_here(self._url):
             raise BadSetting(
                 f"The server at {self._url} is not on this machine: its token is needed. Nothing was sent; "
                 "name the file that contains it with --token-file."
             )
 
-    def find(self) -> Place:
-        """Raises ``BadSetting`` where a file that was named can't be used."""
+    def find(self) -> ServerAddress:
+        """Raises ``BadSetting`` if a file that was named can't be used."""
         own = settings.load("serve", ServeSettings, {})
         data = Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         running = _running(data / RUNNING)
@@ -71,7 +71,7 @@ class Finder:
         if fingerprint is None and self._ca is None and url == running.get("url"):
             fingerprint = running.get("fingerprint")
         token = _token(token_file, named=self._token_file is not None)
-        return Place(url, token, token_file, self._tls(url, own, data, fingerprint), fingerprint)
+        return ServerAddress(url, token, token_file, self._tls(url, own, data, fingerprint), fingerprint)
 
     def _tls(self, url: str, own: ServeSettings, data: Path, fingerprint: str | None) -> ssl.SSLContext | None:
         if not url.startswith("wss:"):
@@ -79,7 +79,7 @@ class Finder:
         context = ssl.create_default_context()
         if fingerprint is not None:
             context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before anything is said
+            context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before anything is sent
             return context
         trusted = Path(self._ca or own.cert or data / "tls" / "cert.pem")
         if self._ca is not None or (is_here(url) and trusted.exists()):
@@ -91,12 +91,12 @@ class Finder:
 
 
 def fingerprint_of(certificate: bytes) -> str:
-    """Of a certificate in DER, as ``drawbridge serve`` shows it: "86:EE:…"."""
+    """The fingerprint of a certificate in DER, as ``drawbridge serve`` shows it: "86:EE:…"."""
     return hashlib.sha256(certificate).digest().hex(":").upper()
 
 
 def _checked_url(url: str) -> str:
-    """A page's address is as good as the one of its WebSocket."""
+    """The address of the WebSocket; that of the page is accepted as well."""
     found = urlsplit(url if "//" in url else f"wss://{url}")
     scheme = {"https": "wss", "http": "ws"}.get(found.scheme, found.scheme)
     try:
@@ -107,7 +107,9 @@ def _checked_url(url: str) -> str:
         raise BadSetting(f"--url {url} is not the address of a server, such as wss://HOST:8443/ws. Nothing was sent.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
     if scheme == "ws" and not is_here(address):
-        raise BadSetting(f"--url {url} would send the token over the network as it is. Nothing was sent; use wss://.")
+        raise BadSetting(
+            f"--url {url} would send the token over the network unencrypted. Nothing was sent; use wss://."
+        )
     return address
 
 
@@ -124,7 +126,7 @@ def is_here(url: str) -> bool:
 
 
 def _running(path: Path) -> dict[str, str]:
-    """Its texts; nothing where no server has written it, or something else lies there."""
+    """The text values of ``server.json``; empty if it is missing or was not written by a server."""
     try:
         said = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import desk, find
+from drawbridge.guard import find, report
 from drawbridge.transport import private_socket
 
 from . import processes
@@ -197,9 +197,9 @@ def test_a_subagents_question_never_waits_long(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
     """Its dialog appears in the terminal only when the hook has ended."""
-    monkeypatch.setattr(desk, "SUBAGENT_SECONDS", 0.2)
+    monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.2)
     if ended:
-        monkeypatch.setattr(desk, "_wait", lambda connected, until: b"")
+        monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
     assert server.asked.is_set()
 
@@ -213,7 +213,7 @@ def test_without_a_server_nothing_more_is_loaded(guard: Guard, home: Path, paylo
 def test_a_server_that_was_killed_costs_one_connection(guard: Guard, home: Path) -> None:
     path = left_behind(f"{1:013d}-1.sock")
     words = processes.fast_form(home, guard.settings)
-    assert imported(words, ASKED) - WITHOUT_EDITOR == {"drawbridge.guard.desk", "_socket", "select"}
+    assert imported(words, ASKED) - WITHOUT_EDITOR == {"drawbridge.guard.report", "_socket", "select"}
     assert processes.run(words, ASKED).answer == {}
     assert path.exists()
     assert guard.log == []
@@ -365,7 +365,7 @@ def test_no_two_questions_are_known_as_the_same(guard: Guard, server: Server) ->
 
 
 def test_who_had_no_server_waits_for_none(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_left_alone", never)
+    monkeypatch.setattr(report, "_agent_ends_within", never)
     left_behind(f"{1:013d}-1.sock")
     assert guard.say(ASKED) == {}
 
@@ -382,7 +382,7 @@ def test_a_server_is_looked_for_ever_less_often(guard: Guard, monkeypatch: pytes
         pauses.append(seconds)
         return len(pauses) == 7
 
-    monkeypatch.setattr(desk, "_left_alone", left_alone)
+    monkeypatch.setattr(report, "_agent_ends_within", left_alone)
     with private_socket.listening() as listener:
         thread = threading.Thread(target=question_to, args=[listener])
         thread.start()

@@ -32,7 +32,9 @@ def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> 
     several = len({one.name for one in kept}) > 1
     lines = [f"{_where(one)}." for one in kept[:MOST_NAMED]]
     if len(kept) > MOST_NAMED:
-        lines.append(f"So have {len(kept) - MOST_NAMED} more files.")
+        lines.append(
+            "So has 1 more file." if len(kept) == MOST_NAMED + 1 else f"So have {len(kept) - MOST_NAMED} more files."
+        )
     if call.event == BEFORE and call.kind == SHELL:
         lines.append(f"This command names {'them' if several else 'it'}; nothing was run.")
     else:
@@ -50,7 +52,7 @@ def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> 
 def _where(one: Kept) -> str:
     place = "the person is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
-    size = f", {count} lines" if isinstance(count, int) else ""
+    size = f", {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
     return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
 
 

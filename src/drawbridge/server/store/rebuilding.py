@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.store.log import History
+from drawbridge.text.counts import counted
 
 logger = logging.getLogger(__name__)
 
@@ -31,4 +32,4 @@ async def rebuild(histories: Iterable[History]) -> None:
             if not history.closed:  # else its project was deleted meanwhile
                 logger.error("an index could not be built: %s", error)
     if files:
-        logger.info("%d files of the histories were missing in their indexes and were read again", files)
+        logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -433,10 +433,13 @@ class Checkpoints:
     async def _even_out(self, git: Git, run_id: str, before: str) -> bool:
         """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not.
         Whether something became part of it that git ignores by now."""
-        if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
-            return False
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
-        listed = _marked(await git.read("diff-index", *options, before, "--", "."))
+        code, output, complaint = await git.run("diff-index", *options, before, "--", ".")
+        if code:
+            if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
+                return False
+            raise GitFailed(f"git diff-index ended with code {code}: {complaint.strip()[:500]}")
+        listed = _marked(output)
         known = self._before.run_id == run_id
         await git.update(
             "--force-remove", [path for mark, path in listed if known and mark == "A" and self._was_outside(path)]

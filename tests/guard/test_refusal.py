@@ -130,6 +130,15 @@ def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monke
     assert 0 < len(asked) < 5
 
 
+def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
+    names = [f"/ws/{number}.py" for number in range(9)]
+    patch = "".join(f"*** Update File: {name}\n" for name in names)
+    guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))
+    said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
+    assert "working on it, 1 line. " in said
+    assert "So has 1 more file." in said
+
+
 def test_very_many_files_are_not_all_named(guard: Guard) -> None:
     names = [f"/ws/{'directory/' * 10}{number}.py" for number in range(60)]
     patch = "".join(f"*** Update File: {name}\n" for name in names)

@@ -540,7 +540,7 @@ async def test_code_that_does_not_end_is_ended_with_all_it_started(
     monkeypatch.setattr(tool_context, "CODE_SECONDS", 1.0)
     code = "import subprocess, sys\nprint('started', flush=True)\nsubprocess.run(['sleep', '60'])"
     before = time.monotonic()
-    assert await run_code(rig, agent, code) == "started\n\n[stopped after 1 seconds]"
+    assert await run_code(rig, agent, code) == "started\n\n[stopped after 1 second]"
     assert time.monotonic() - before < 4
 
 

@@ -32,7 +32,8 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
     several = len({one.name for one in protected}) > 1
     lines = [f"{_where(one)}." for one in protected[:MOST_NAMED]]
     if len(protected) > MOST_NAMED:
-        lines.append(f"{len(protected) - MOST_NAMED} more files have unsaved changes too.")
+        more = len(protected) - MOST_NAMED
+        lines.append(f"{more} more {'file has' if more == 1 else 'files have'} unsaved changes too.")
     if call.event == BEFORE and call.kind == SHELL:
         lines.append(f"This command names {'them' if several else 'it'}; nothing was run.")
     else:
@@ -50,7 +51,7 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
 def _where(one: UnsavedFile) -> str:
     place = "the person is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
-    size = f", {count} lines" if isinstance(count, int) else ""
+    size = f", {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
     return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
 
 

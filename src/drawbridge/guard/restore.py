@@ -39,9 +39,12 @@ def run(which: str, settings: Settings) -> int:
         print("No copies: nothing has been replaced in an editor yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
-            print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {harmless(copy.path)}")
+            print(
+                f"{number:3}  {copy.when}  {copy.size:9,} {'byte ' if copy.size == 1 else 'bytes'}  {harmless(copy.path)}"
+            )
         if len(listed) > MOST_SHOWN:
-            print(f"     and {len(listed) - MOST_SHOWN} older ones: name the file to restore its newest copy")
+            older = len(listed) - MOST_SHOWN
+            print(f"     and {older} older {'one' if older == 1 else 'ones'}: name the file to restore its newest copy")
     return 0
 
 

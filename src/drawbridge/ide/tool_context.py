@@ -13,6 +13,7 @@ from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision
 from drawbridge.ide.review import IN_ITS_DIALOG, Reviews
 from drawbridge.ide.workspace import Workspace
+from drawbridge.text.counts import counted
 
 CODE_SECONDS: Final = 120.0
 CODE_OUTPUT_LIMIT: Final = 100_000
@@ -58,8 +59,8 @@ class ClientContext:
         except OSError as error:
             raise Refused(f"Python can't be started in {folder}: {error.strerror}. Nothing was run.") from None
         if finished.status is None:
-            notes = [f"stopped after {CODE_SECONDS:g} seconds"]
+            notes = [f"stopped after {counted(CODE_SECONDS, 'second')}"]
         else:
-            notes = [f"{finished.dropped} more bytes"] if finished.dropped else []
+            notes = [f"{counted(finished.dropped, 'more byte')}"] if finished.dropped else []
             notes += [f"exit code {finished.status}"] if finished.status else []
         return "\n".join([finished.output.decode("utf-8", "replace"), *(f"[{note}]" for note in notes)])

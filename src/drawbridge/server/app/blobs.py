@@ -15,6 +15,7 @@ from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import BLOB_BYTES
 from drawbridge.server.protocol.replies import BlobPiece, BlobStored
+from drawbridge.text.counts import counted
 
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
@@ -60,7 +61,7 @@ class Blobs:
         begins = offset == 0 and not blob.complete
         if not begins and (offset != blob.size or blob.complete):
             where = {"expected": blob.size, "complete": blob.complete}
-            text = f"offset: the blob has {blob.size} bytes. Nothing was added."
+            text = f"offset: the blob has {counted(blob.size, 'byte')}. Nothing was added."
             raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
         self._check_room(blob_id, offset + len(data), device)
         try:

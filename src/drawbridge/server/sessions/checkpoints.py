@@ -24,12 +24,13 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from drawbridge.agents.base import Confinement
 from drawbridge.core.private_files import PRIVATE_FILE
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.protocol.messages import ChangedFile
 from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.server.sessions import git_index
@@ -128,12 +129,13 @@ class _Left(msgspec.Struct, frozen=True):
 
 class _Before(msgspec.Struct, frozen=True):
     """What was beside the checkpoint before a run. ``outside``: what was not part of it. ``ignoring``: as in ``_Left``, None
-    where it is not known."""
+    where it is not known. ``folders``: those with files of the checkpoint, relative to the project."""
 
     run_id: str
     settings: Settings | None
     outside: frozenset[str]
     ignoring: Versions | None
+    folders: frozenset[str] = frozenset()
 
 
 class _Collected(msgspec.Struct, frozen=True):
@@ -174,16 +176,18 @@ class Checkpoints:
         self._before = _Before("", None, frozenset(), None)
         self._theirs: tuple[Versions, bytes | None] = {}, None
         """The person's index when it was last read, and its digest."""
-        self._storing: asyncio.Task[bool] | None = None
+        self._storing = BackgroundTasks(logger)
+        """The task that completes what ``begin`` has started."""
+        self._endings = BackgroundTasks(logger)
+        """They are not cancelled: each waits for the end of the processes of one operation."""
 
-    def _opened(self) -> contextlib.AbstractAsyncContextManager[Git | None]:
-        return opened(self._directory, self._confinement, self._memory)
+    def _opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:
+        return opened(self._directory, self._confinement, self._memory, self._endings, known)
 
     async def close(self) -> None:
-        """The background task that completes what ``begin`` has started."""
-        if self._storing is not None:
-            self._storing.cancel()
-            await asyncio.wait([self._storing])
+        """Cancels what ``begin`` has started and returns when its processes have ended."""
+        await self._storing.close()
+        await self._endings.wait()
 
     async def take(self, run_id: str, when: Literal["before", "after"]) -> bool:
         """False if the project is not in a git work tree (or git is missing). Raises ``GitFailed``, ``NoCheckpoint``."""
@@ -192,34 +196,47 @@ class Checkpoints:
     async def begin(self, run_id: str) -> bool:
         """As ``take(run_id, "before")``, but returns as soon as git has the state of the files: nothing that changes from
         then on becomes part of the checkpoint. It is stored in the background, before any other operation begins."""
-        if self._storing is not None:
-            await asyncio.wait([self._storing])
-        collected = asyncio.get_running_loop().create_future()
-        storing = self._storing = asyncio.create_task(
-            self._take(run_id, "before", collected), name=f"the checkpoint before {run_id}"
-        )
+        await self._storing.wait()
+        collected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        storing = self._storing.start(self._complete(run_id, collected), f"the checkpoint before {run_id}")
         try:
-            await asyncio.wait([collected, storing], return_when=asyncio.FIRST_COMPLETED)
+            waited: list[asyncio.Future[Any]] = [collected, storing]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             storing.cancel()
             await asyncio.wait([storing])
             raise
-        if storing.done():
-            return storing.result()
-        storing.add_done_callback(_log_failure)
-        return True
+        if not collected.done():
+            raise GitFailed("the checkpoint was cancelled: the project is closed.")
+        return collected.result()
 
-    async def _take(self, run_id: str, when: Literal["before", "after"], collected: asyncio.Future[None]) -> bool:
-        """``collected`` is done as soon as git has the state of the files."""
+    async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
+        """Takes the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git has the
+        state of the files; a later error is logged."""
+        try:
+            taken = await self._take(run_id, "before", collected)
+        except Exception as error:
+            if not collected.done():
+                collected.set_exception(error)
+            elif isinstance(error, GitFailed | NoCheckpoint):
+                logger.warning("the checkpoint before %s failed: %s", run_id, error)
+            else:
+                raise
+        else:
+            if not collected.done():
+                collected.set_result(taken)
+
+    async def _take(self, run_id: str, when: Literal["before", "after"], collected: asyncio.Future[bool]) -> bool:
+        """``collected`` is set to True as soon as git has the state of the files."""
         async with self._busy:
             left, self._left = self._left, None
             # A run does not wait for the checkpoint after it, so that is where the configuration is read in any case.
             known = left.settings if left is not None and when == "before" else None
-            async with opened(self._directory, self._confinement, self._memory, known) as git:
+            async with self._opened(known) as git:
                 if git is None:
                     return False
                 state = await self._collect(git, run_id, when, left)
-                collected.set_result(None)
+                collected.set_result(True)
                 await self._store(git, run_id, when, state)
                 return True
 
@@ -231,8 +248,17 @@ class Checkpoints:
             git.settings,
             digest,
         )
-        if not same or not await self._resume(git):
+        listed: dict[str, git_index.Listing] = {}
+        if not same:
             left = None
+        elif when == "after":
+            left = left if await self._resume(git) else None
+        else:
+            # A run waits for both.
+            resumed, listed = await asyncio.gather(
+                self._resume(git), asyncio.to_thread(self._listings, self._before.folders)
+            )
+            left = left if resumed else None
         if when == "after":
             before = f"{self._refs}/{run_id}/before"
             filtered = await self._look(git, before) if left is None else None
@@ -240,13 +266,13 @@ class Checkpoints:
             same = (self._before.run_id, self._before.settings) == (run_id, git.settings)
             return _Collected(filtered, digest, self._before.ignoring if same and not added else None, left)
         if left is not None:
-            self._before = await self._beside(git, run_id)
+            self._before = await self._beside(git, run_id, listed)
             if self._before.ignoring != left.ignoring:
                 left = None
         if left is not None:
             return _Collected(None, digest, left.ignoring, left)
         filtered = await self._look(git, None)
-        self._before = await self._beside(git, run_id)
+        self._before = await self._beside(git, run_id, {})
         return _Collected(filtered, digest, self._before.ignoring, None)
 
     def _digest(self, git: Git) -> bytes | None:
@@ -270,27 +296,43 @@ class Checkpoints:
         await self._add(git)
         return True
 
-    async def _beside(self, git: Git, run_id: str) -> _Before:
-        """The state of what is beside the files in git's index."""
-        index = await asyncio.to_thread(git_index.read, git.index, git.settings.id_bytes)
-        if index is not None:
-            with contextlib.suppress(ValueError):
-                return await asyncio.to_thread(self._look_beside, git, run_id, index)
+    def _listings(self, folders: Iterable[str]) -> dict[str, git_index.Listing]:
+        """Blocking."""
+        return git_index.listings(self._directory.resolve(), folders)
+
+    async def _beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before:
+        """The state of what is beside the files in git's index. ``known``: folders that are listed already."""
+        found = await asyncio.to_thread(self._look_beside, git, run_id, known)
+        if found is not None:
+            return found
         listed = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
         return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
 
-    def _look_beside(self, git: Git, run_id: str, index: git_index.Index) -> _Before:
-        """Blocking. Raises ``ValueError`` for an index that only git can be asked about."""
+    def _look_beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before | None:
+        """Blocking. None for an index that only git can be asked about."""
         directory, root = self._directory.resolve(), git.repository.root
-        found = git_index.beside(directory, self._inside(git, index))
+        index = git_index.read(git.index, git.settings.id_bytes)
+        if index is None:
+            return None
+        tracked = self._inside(git, index)
+        try:
+            folders = git_index.folders(tracked)
+        except ValueError:
+            return None
+        listed = {folder: known[folder] for folder in folders & known.keys()}
+        listed |= git_index.listings(directory, folders - known.keys())
+        found = git_index.beside(listed, tracked)
         above = directory.parents[: len(directory.parts) - len(root.parts)]
         ignoring = [*(directory / file for file in found.ignore_files), *(place / ".gitignore" for place in above)]
-        return _Before(run_id, git.settings, found.untracked, versions(map(str, ignoring)))
+        ignored_by = versions(map(str, ignoring))
+        return _Before(run_id, git.settings, found.untracked, ignored_by, frozenset(folders))
 
     def _inside(self, git: Git, index: git_index.Index) -> dict[str, tuple[int, bytes]]:
         """The entries of the project's directory, by paths relative to it. Blocking."""
         place = os.path.relpath(self._directory.resolve(), git.repository.root)
         prefix = "" if place == "." else place + "/"
+        if not prefix:
+            return index.entries
         return {path.removeprefix(prefix): entry for path, entry in index.entries.items() if path.startswith(prefix)}
 
     async def _store(self, git: Git, run_id: str, when: Literal["before", "after"], collected: _Collected) -> None:
@@ -298,10 +340,12 @@ class Checkpoints:
         filtered = collected.filtered
         if filtered is None:
             assert collected.left is not None
-            filtered = await self._filters(git, collected.left)
-        tree = (await git.read("write-tree")).strip()
+            tree, listed = await git.read_both(("write-tree",), FILTERED)
+            filtered = await self._filters(git, collected.left, _staged(listed))
+        else:
+            tree = await git.read("write-tree")
         message = _message(f"{run_id} {when}", filtered)
-        commit = (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
+        commit = (await git.read("commit-tree", tree.strip(), "-F", "-", stdin=message, environment=AUTHOR)).strip()
         await git.read("update-ref", f"{self._refs}/{run_id}/{when}", commit)
         if when == "after":
             await self._drop_old(git)
@@ -327,10 +371,10 @@ class Checkpoints:
             await asyncio.to_thread(_keep, git.index, self._folder / INDEX)
             self._left = left
 
-    async def _filters(self, git: Git, left: _Left) -> Filtered:
-        """The files with a filter, for a checkpoint that began with the index of the last one. A file that has got its filter
-        since, and that git has not read since, may be in it as what a filter made of it."""
-        known = _staged(await git.read(*FILTERED))
+    async def _filters(self, git: Git, left: _Left, known: Mapping[str, str]) -> Filtered:
+        """The files with a filter, for a checkpoint that began with the index of the last one; ``known``: their entries in
+        the index of this one. A file that has got its filter since, and that git has not read since, may be in it as what a
+        filter made of it."""
         new = known.keys() - left.read
         earlier: dict[str, tuple[int, bytes]] = {}
         if new:
@@ -343,12 +387,11 @@ class Checkpoints:
     async def _look(self, git: Git, since: str | None) -> Filtered:
         """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
         files with a filter have to be read where they were read for that one."""
-        theirs = git.repository.own / "index"
-        if theirs.exists():
+        try:
             # git does not read unchanged files again. The index's own time is part of how it knows them.
-            await asyncio.to_thread(shutil.copy2, theirs, git.index)
-        else:
-            git.index.unlink(missing_ok=True)
+            await asyncio.to_thread(shutil.copy2, git.repository.own / "index", git.index)
+        except FileNotFoundError:
+            await asyncio.to_thread(git.index.unlink, missing_ok=True)
         staged = _staged(await git.read("ls-files", "-s", "-z"))
         # git would ask repositories inside whether they have changed, and read their configuration for that.
         await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
@@ -390,15 +433,19 @@ class Checkpoints:
     async def _even_out(self, git: Git, run_id: str, before: str) -> bool:
         """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not.
         Whether something became part of it that git ignores by now."""
-        if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
-            return False
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
-        listed = _marked(await git.read("diff-index", *options, before, "--", "."))
+        code, output, complaint = await git.run("diff-index", *options, before, "--", ".")
+        if code:
+            if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
+                return False
+            raise GitFailed(f"git diff-index ended with code {code}: {complaint.strip()[:500]}")
+        listed = _marked(output)
         known = self._before.run_id == run_id
         await git.update(
             "--force-remove", [path for mark, path in listed if known and mark == "A" and self._was_outside(path)]
         )
-        ignored = [path for mark, path in listed if mark == "D" and self._is_there(path)]
+        deleted = [path for mark, path in listed if mark == "D"]
+        ignored = await asyncio.to_thread(lambda: [path for path in deleted if self._is_there(path)])
         await git.update("--add", ignored)
         return bool(ignored)
 
@@ -408,7 +455,7 @@ class Checkpoints:
         return path in self._before.outside or any(directory in self._before.outside for directory in above)
 
     def _is_there(self, path: str) -> bool:
-        """As itself: not behind a directory that has become a link."""
+        """As itself: not behind a directory that has become a link. Blocking."""
         found = self._directory / path
         return os.path.lexists(found) and found.parent.resolve() == self._directory.resolve() / Path(path).parent
 
@@ -425,13 +472,9 @@ class Checkpoints:
     async def _shown(self, git: Git, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--relative", f"--output={patch}", before, after, "--", ".")
-        with patch.open("rb") as file:
-            start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
-        diff = start
-        while len(msgspec.json.encode(diff)) > ESCAPED:
-            diff = diff[: len(diff) * 3 // 4]
+        diff, more = await asyncio.to_thread(_beginning, patch)
         files = tuple(_fitting(ChangedFile(_words(path), _NAMES[mark]) for mark, path in listed))
-        return RunChanges(run_id, files, diff, more or diff != start or len(files) < len(listed))
+        return RunChanges(run_id, files, diff, more or len(files) < len(listed))
 
     async def revert(self, run_id: str) -> RunChanges:
         """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or
@@ -485,9 +528,9 @@ class Checkpoints:
         if not {*modes} <= {"100644", "100755"}:
             return None
         texts = [await git.read("cat-file", "blob", blob) for blob in blobs]
-        for name, text in zip(MERGED, texts, strict=True):
-            (git.folder / name).write_bytes(text.encode(errors="surrogateescape"))
         files = [str(git.folder / name) for name in MERGED]
+        for name, text in zip(files, texts, strict=True):
+            await asyncio.to_thread(Path(name).write_bytes, text.encode(errors="surrogateescape"))
         if (await git.run("merge-file", "--quiet", *files))[0]:
             return None if any("\0" in text for text in texts) else await asyncio.to_thread(_clash, *texts)
         blob = (await git.read("hash-object", "-w", "--no-filters", files[0])).strip()
@@ -538,6 +581,16 @@ def _staged(listed: str) -> dict[str, str]:
     return {path: entry for entry, _, path in entries}
 
 
+def _beginning(patch: Path) -> tuple[str, bool]:
+    """As much of a diff as is shown, and whether there is more. Blocking."""
+    with patch.open("rb") as file:
+        start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
+    diff = start
+    while len(msgspec.json.encode(diff)) > ESCAPED:
+        diff = diff[: len(diff) * 3 // 4]
+    return diff, more or diff != start
+
+
 def _entry(mode: int, object_id: bytes) -> str:
     """As ``_staged`` has it, of a file that is not in conflict."""
     return f"{mode:o} {object_id.hex()} 0"
@@ -549,11 +602,6 @@ def _keep(index: Path, kept: Path) -> None:
     shutil.copy2(index, new)
     new.chmod(PRIVATE_FILE)
     os.replace(new, kept)
-
-
-def _log_failure(storing: asyncio.Task[bool]) -> None:
-    if not storing.cancelled() and (error := storing.exception()) is not None:
-        logger.warning("%s failed: %s", storing.get_name(), error)
 
 
 def _clash(there: str, made: str, was: str) -> int | None:

@@ -36,6 +36,7 @@ from drawbridge.agents import process_tree
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.sessions.memory import MB, MemoryWatch
 
 SECONDS: Final = 30.0
@@ -247,8 +248,7 @@ class Git:
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Its output. Raises ``GitFailed``."""
         code, said, complaint = await self.run(*words, stdin=stdin, environment=environment)
-        if code:
-            raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
+        _check(words, code, complaint)
         return said
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
@@ -257,49 +257,92 @@ class Git:
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
 
+    async def read_both(self, one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
+        """The output of two commands that run at the same time. Raises ``GitFailed``."""
+        lines = [
+            self._line([*self.settings.words, *words], self._private, name)
+            for words, name in ((one, "1"), (other, "2"))
+        ]
+        codes = await self._execute(f"{lines[0]} & {lines[1]}; echo $?; wait $!; echo $?", 2, one)
+        outputs = []
+        for words, name, code in ((one, "1", codes[1]), (other, "2", codes[0])):
+            output, complaint = await asyncio.to_thread(self._finished, words, name)
+            _check(words, code, complaint)
+            outputs.append(output)
+        return outputs[0], outputs[1]
+
     async def _command(
         self, words: Sequence[str], environment: Mapping[str, str], stdin: str = ""
     ) -> tuple[int, str, str]:
-        given, said, complaint = (self.folder / name for name in ("in", "out", "err"))
-        given.write_bytes(stdin.encode(errors="surrogateescape"))
-        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
-        files = f"<{shlex.quote(str(given))} >{shlex.quote(str(said))} 2>{shlex.quote(str(complaint))}"
-        line = f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}; echo $?\n"
+        if stdin:
+            await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
+        line = self._line(words, environment, "", given=bool(stdin))
+        [code] = await self._execute(f"{line}; echo $?", 1, words)
+        return code, *(await asyncio.to_thread(self._finished, words, ""))
+
+    def _line(self, words: Sequence[str], environment: Mapping[str, str], name: str, given: bool = False) -> str:
+        """A command for the shell. ``name`` distinguishes the files for the output of commands that run at the same time."""
+        variables = (f"{variable}={shlex.quote(value)}" for variable, value in environment.items())
+        files = f"<{self._quoted('in') if given else '/dev/null'} >{self._quoted('out' + name)} 2>{self._quoted('err' + name)}"
+        return f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}"
+
+    def _quoted(self, name: str) -> str:
+        return shlex.quote(str(self.folder / name))
+
+    async def _execute(self, line: str, codes: int, words: Sequence[str]) -> list[int]:
+        """The exit codes that the line prints. ``words`` name the command in an error."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         try:
             async with asyncio.timeout(SECONDS):
-                self._shell.stdin.write(os.fsencode(line))
+                self._shell.stdin.write(os.fsencode(line + "\n"))
                 await self._shell.stdin.drain()
-                code = await self._shell.stdout.readline()
+                printed = [await self._shell.stdout.readline() for _ in range(codes)]
         except TimeoutError:
             raise GitFailed(f"git took more than {SECONDS:g} s for: {' '.join(words)[:200]}") from None
         except OSError:
-            code = b""
-        if not code.strip().isdigit():
+            printed = [b""]
+        if not all(code.strip().isdigit() for code in printed):
             raise GitFailed(f"git was ended by a signal during: {' '.join(words)[:200]}")
+        return [int(code) for code in printed]
+
+    def _finished(self, words: Sequence[str], name: str) -> tuple[str, str]:
+        """Output and complaint of a command that has ended. Blocking."""
+        said = self.folder / f"out{name}"
         if said.stat().st_size > LARGEST_OUTPUT:
             raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
-        with complaint.open("rb") as file:
+        with (self.folder / f"err{name}").open("rb") as file:
             complained = file.read(LONGEST_COMPLAINT).decode(errors="replace")
-        return int(code), said.read_bytes().decode(errors="surrogateescape"), complained
+        return said.read_bytes().decode(errors="surrogateescape"), complained
+
+
+def _check(words: Sequence[str], code: int, complaint: str) -> None:
+    if code:
+        raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    directory: Path, confinement: Confinement, memory: MemoryWatch, known: Settings | None = None
+    directory: Path,
+    confinement: Confinement,
+    memory: MemoryWatch,
+    endings: BackgroundTasks,
+    known: Settings | None = None,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None where it is not in a work tree or there is no git. ``known``: the
-    settings of an earlier operation, which save git from being started for them.
+    """git for one operation in ``directory``; None where it is not in a work tree or there is no git.
+    ``endings``: the tasks in which the processes are ended, so that this is completed if the operation is cancelled; they
+    must not be cancelled. ``known``: the settings of an earlier operation, which save git from being started for them.
 
     Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
     """
-    repository, path = await asyncio.to_thread(find, directory), program()
+    repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
     if repository is None or path is None:
         yield None
         return
     pipe, mark = SupervisorPipe(), uuid.uuid4().hex
-    with contextlib.closing(pipe), tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(contextlib.closing(pipe))
+        folder = await stack.enter_async_context(_temporary_folder(mark))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         shell = await asyncio.create_subprocess_exec(
             *pipe.command(confinement, ["/bin/sh"]),
@@ -312,7 +355,7 @@ async def opened(
             pid = await pipe.agent_pid() or pid
             assert shell.stdin is not None
             shell.stdin.write(b"trap '' TERM\n")
-            git = Git(path, repository, Path(folder), shell)
+            git = Git(path, repository, folder, shell)
             with memory.watching(pid):
                 await git.prepare(known)
                 yield git
@@ -321,7 +364,18 @@ async def opened(
             pipe.signal(signal.SIGKILL)
             raise
         finally:
-            await asyncio.shield(asyncio.ensure_future(_ended(shell, pipe, pid, mark)))
+            await asyncio.shield(endings.start(_ended(shell, pipe, pid, mark), "waiting for the end of git"))
+
+
+@contextlib.asynccontextmanager
+async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
+    """``mark``: a part of its name that cannot be guessed."""
+    folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"drawbridge-{mark}"))
+    try:
+        await asyncio.to_thread(folder.mkdir, 0o700)
+        yield folder
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:

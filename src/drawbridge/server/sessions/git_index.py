@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Collection
+import struct
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -52,7 +53,7 @@ def read(file: Path, id_bytes: int) -> Index | None:
         data = opened.read(LARGEST_INDEX)
     try:
         return _parsed(data, id_bytes)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, struct.error):
         return None
 
 
@@ -62,16 +63,19 @@ def may_have_repositories(file: Path) -> bool:
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index:
-    """Raises ``ValueError`` or ``IndexError`` for what is not a whole index of a known kind."""
+    """Raises ``ValueError``, ``IndexError`` or ``struct.error`` for what is not a whole index of a known kind."""
     version = int.from_bytes(data[4:8], "big")
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index of a known version")
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
+    # One call for the fixed part of an entry: this loop is most of what a checkpoint of a large repository costs in Python.
+    fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
         start, after_id = at, at + _STAT_BYTES + id_bytes
-        at = after_id + (4 if data[after_id] << 8 & _EXTENDED else 2)
+        mode, object_id, flags = fixed(data, start)
+        at = after_id + (4 if flags & _EXTENDED else 2)
         kept = 0
         if version == 4:
             dropped, at = _variable_length(data, at)
@@ -85,11 +89,9 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
             raise ValueError("the paths are too long")
         name = name[:kept] + data[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
-        mode = data[start + 24 : start + 28]
-        object_id = data[start + _STAT_BYTES : after_id]
         # The low bits of the flags are the length of the path.
-        digest.update(mode + object_id + data[after_id:flags_end] + name + b"\0")
-        entries[name.decode(errors="surrogateescape")] = (int.from_bytes(mode, "big"), object_id)
+        digest.update(b"%d %b%b\0" % (mode, data[start + _STAT_BYTES : flags_end], name))
+        entries[name.decode("utf-8", "surrogateescape")] = (mode, object_id)
     _check_extensions(data, at, id_bytes)
     return Index(entries, digest.digest())
 
@@ -115,6 +117,10 @@ def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
         raise ValueError("the index is truncated")
 
 
+Listing: TypeAlias = list[tuple[str, bool]]
+"""The names in a directory, each with whether it is a directory itself (a link to one is not)."""
+
+
 class Beside(Struct, frozen=True):
     """What is in a directory beside its tracked files, with paths relative to it. ``untracked``: files, ignored or not, as
     ``git ls-files --others --directory`` has them: a directory without a tracked file is one entry that ends with
@@ -124,8 +130,8 @@ class Beside(Struct, frozen=True):
     ignore_files: frozenset[str]
 
 
-def beside(directory: Path, tracked: Collection[str]) -> Beside:
-    """``tracked``: paths relative to ``directory``. Blocking. Raises ``ValueError`` where the paths of their directories have
+def folders(tracked: Iterable[str]) -> set[str]:
+    """The directories that contain these files, at any depth; "" is the first. Raises ``ValueError`` where their paths have
     more than ``LARGEST_INDEX`` characters: an index can name directories that no file system has."""
     above: set[str] = {""}
     room = LARGEST_INDEX
@@ -137,21 +143,35 @@ def beside(directory: Path, tracked: Collection[str]) -> Beside:
             if room < 0:
                 raise ValueError("directories are nested too deeply")
             parent = parent.rpartition("/")[0]
-    untracked: set[str] = set()
-    ignore_files: set[str] = set()
-    for folder in above:
+    return above
+
+
+def listings(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
+    """What is in each of these folders of ``directory``. Blocking."""
+    found: dict[str, Listing] = {}
+    for folder in folders:
         try:
             with os.scandir(directory / folder) as entries:
-                for entry in entries:
-                    path = f"{folder}/{entry.name}" if folder else entry.name
-                    if entry.name == ".gitignore":
-                        ignore_files.add(path)
-                    if entry.name == ".git" or path in tracked:
-                        continue
-                    if not entry.is_dir(follow_symlinks=False):
-                        untracked.add(path)
-                    elif path not in above:
-                        untracked.add(path + "/")
+                found[folder] = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         except OSError:  # a directory that is gone, or may not be read
-            continue
+            found[folder] = []
+    return found
+
+
+def beside(listed: Mapping[str, Listing], tracked: Collection[str]) -> Beside:
+    """``listed``: the listing of each of the ``folders`` of ``tracked``."""
+    untracked: set[str] = set()
+    ignore_files: set[str] = set()
+    for folder, entries in listed.items():
+        prefix = f"{folder}/" if folder else ""
+        for name, is_directory in entries:
+            path = prefix + name
+            if name == ".gitignore":
+                ignore_files.add(path)
+            if name == ".git" or path in tracked:
+                continue
+            if not is_directory:
+                untracked.add(path)
+            elif path not in listed:
+                untracked.add(path + "/")
     return Beside(frozenset(untracked), frozenset(ignore_files))

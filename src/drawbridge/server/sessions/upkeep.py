@@ -19,6 +19,7 @@ from drawbridge.server.events import ProjectCreated
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
+from drawbridge.text.counts import counted
 
 EVERY_SECONDS: Final = 10.0
 """Seconds between two rounds."""
@@ -93,5 +94,5 @@ class Upkeep:
             return
         if dropped:
             first = one.history.first_seq
-            logger.info("%s: %d files of old history were dropped; it begins with %d now", one.id, dropped, first)
+            logger.info("%s: dropped %s of old history; it begins with %d now", one.id, counted(dropped, "file"), first)
             self._context.disk.now(one.id, str(one.path), one.history.size)

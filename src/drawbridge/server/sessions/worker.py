@@ -26,6 +26,7 @@ from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
+from drawbridge.text.counts import counted
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -422,10 +423,10 @@ class Worker:
         idle, total = self._context.limits.idle_seconds, self._context.limits.total_seconds
         left, why = (
             idle - (now - self._last_output),
-            f"The agent produced no output for {idle:g} seconds and was stopped.",
+            f"The agent produced no output for {counted(idle, 'second')} and was stopped.",
         )
         if total is not None and (rest := total - (now - run.started_at - self._asked_seconds)) < left:
-            left, why = rest, f"The run reached its limit of {total:g} seconds and was stopped."
+            left, why = rest, f"The run reached its limit of {counted(total, 'second')} and was stopped."
         if left <= 0:
             run.stop("timeout", {"code": "EXECUTION_TIMEOUT", "message": why})
             self.stop_soon(run)

@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.store.segments import NAME, Segment, Stale, open_to_read, scan, sketch
+from drawbridge.text.counts import counted
 
 FILE: Final = "index.json"
 
@@ -213,6 +214,6 @@ class Catalogue:
         if (name, offset) not in self.damage and len(self.damage) < _DAMAGE_KEPT:
             self.damage[name, offset] = Damage(name, offset, length)
             logger.warning(
-                "%s has %d bytes at %d that are not a record of this history; they were left and are skipped",
-                self.path(name), length, offset,
+                "%s: skipped %s at %d that are not a record of this history; nothing was removed",
+                self.path(name), counted(length, "byte"), offset,
             )  # fmt: skip

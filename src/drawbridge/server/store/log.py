@@ -40,6 +40,7 @@ from drawbridge.server.store.segments import (
     sync,
     syncer,
 )
+from drawbridge.text.counts import counted
 
 logger = logging.getLogger(__name__)
 
@@ -508,4 +509,4 @@ async def rebuild(histories: Iterable[History]) -> None:
             if not history.closed:  # else its project was deleted meanwhile
                 logger.error("an index could not be built: %s", error)
     if files:
-        logger.info("%d files of the histories were missing from their indexes and were read again", files)
+        logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

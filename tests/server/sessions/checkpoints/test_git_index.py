@@ -127,7 +127,7 @@ def test_what_is_beside_the_tracked_files_is_what_git_lists(project: Path) -> No
     git(project, "init", "-q", "inside")
     index = found(project)
     assert index is not None
-    beside = git_index.beside(project, index.entries)
+    beside = git_index.beside(git_index.listings(project, git_index.folders(index.entries)), index.entries)
     assert beside.untracked == {
         path for path in git(project, "ls-files", "--others", "--directory", "-z").split("\0") if path
     }
@@ -155,4 +155,4 @@ def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> 
 def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
     """One path of 40 KB in 20,000 directories has 400 MB of directory names."""
     with pytest.raises(ValueError, match="nested too deeply"):
-        git_index.beside(tmp_path, ["a/" * 20_000 + "b"])
+        git_index.folders(["a/" * 20_000 + "b"])

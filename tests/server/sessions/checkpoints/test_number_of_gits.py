@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from drawbridge.agents.base import Confinement
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.sessions.checkpoints import Checkpoints
+from drawbridge.server.sessions.git import GitFailed, opened
+from drawbridge.server.sessions.memory import MemoryWatch
 from tests import programs
 from tests.server.sessions.checkpoints.rig import git, make_project
 
@@ -146,6 +151,18 @@ async def test_what_a_run_has_ignored_is_in_no_later_checkpoint(checkpoints: Che
     assert await changes(checkpoints, "second") == {}
 
 
+async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
+    """The directory is not among those that are listed while git runs: no file of it was in the last checkpoint."""
+    await a_turn(checkpoints, project)
+    (project / "new").mkdir()
+    (project / "new" / "letter.txt").write_text("by a person\n")
+    (project / "new" / "secret.log").write_text("by a person\n")
+    assert await checkpoints.begin("second")
+    (project / ".gitignore").write_text("")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {".gitignore": "changed"}
+
+
 async def test_what_a_person_adds_by_force_is_part_of_it(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     git(project, "add", "-f", "noise.log")
@@ -213,3 +230,24 @@ async def test_closing_ends_what_is_stored_in_the_background(checkpoints: Checkp
     assert await checkpoints.begin("first")
     await checkpoints.close()
     assert not checkpoints._busy.locked()
+
+
+async def test_no_checkpoint_begins_after_closing(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> None:
+    await checkpoints.close()
+    with pytest.raises(GitFailed):
+        await checkpoints.begin("first")
+    assert calls() == []
+
+
+async def test_two_commands_at_once_keep_their_outputs_and_errors_apart(project: Path) -> None:
+    missing = ("rev-parse", "--verify", "--quiet", "refs/nowhere")
+    endings = BackgroundTasks(logging.getLogger("test"))
+    async with opened(project, Confinement(), MemoryWatch(None), endings) as git:
+        assert git is not None
+        version, head = await git.read_both(("version",), ("rev-parse", "--git-dir"))
+        assert version.startswith("git version")
+        assert head == f"{git.folder / 'git'}\n"
+        for commands in ((missing, ("version",)), (("version",), missing)):
+            with pytest.raises(GitFailed, match="git rev-parse ended with code 1"):
+                await git.read_both(*commands)
+    assert len(endings) == 0

@@ -177,7 +177,7 @@ async def test_a_full_disk_is_reported_for_changes(
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
-        monkeypatch.setattr("tempfile.TemporaryDirectory", no_room)
+        monkeypatch.setattr("tempfile.gettempdir", no_room)
         for what in ("run_changes", "run_revert"):
             with pytest.raises(ClientError) as refused:
                 await server.does(phone, what, project, run_id=run)

@@ -1,0 +1,9 @@
+"""Numbers with a unit, as people read them. Pure."""
+
+from __future__ import annotations
+
+
+def counted(number: float, unit: str) -> str:
+    """ "1 second", "0.5 seconds", "2,000 files". ``unit``: in the singular, of a noun whose plural ends in "s"."""
+    figure = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{figure} {unit}" if number == 1 else f"{figure} {unit}s"

@@ -42,6 +42,7 @@ class Writers:
     def collect(self, audience: Sequence[Addressee], frame: Frame) -> None:
         """``audience`` must not change afterwards."""
         if not self._collected:
+            # All frames of this turn of the loop share one write. Their order is that of the list.
             asyncio.get_running_loop().call_soon(self.flush)
         self._collected.append((frame, audience))
 
@@ -124,6 +125,7 @@ class Outbox:
     def _pass_on_soon(self) -> None:
         if self._queue and not self._will_pass_on and not self.websocket.congested:
             self._will_pass_on = True
+            # The rest stays in the queue for this turn of the loop, where ephemeral frames can still be left out.
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:

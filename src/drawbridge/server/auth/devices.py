@@ -44,7 +44,7 @@ USED_EVERY: Final = timedelta(minutes=1)
 """The time when a device was last used is stored at most this often."""
 
 REMEMBERED: Final = timedelta(days=90)
-"""A revoked device stays in the list for this long, so that it can be told why its token is refused."""
+"""A revoked device stays in the list for this long, so that it receives the reason why its token is refused."""
 
 NO_HASH: Final = "0" * 64
 """Compared with if the device does not exist, so that the reply takes as long as any other."""

@@ -56,7 +56,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class ClientLimits(Struct, frozen=True):
-    """The limits: clients at once, and prompts of one device per minute."""
+    """Clients at once, of all and of one address; and prompts of one device per minute."""
 
     clients: int = 256
     per_address: int = 64

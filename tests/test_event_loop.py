@@ -40,9 +40,9 @@ SERVER_MAY = {
     "server.sessions.metadata": "to be moved: writes a small file at each change of a session",
     "server.sessions.projects": "to be moved: makes and renames the directory of a project",
     "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",
-    "server.store.index": "to be moved: lists and saves the index of a history",
-    "server.store.log": "appends to the open log; to be moved: makes its directory and its link",
-    "server.store.segments": "opens and locks a segment of the log; to be moved: puts one that is closed on the disk",
+    "server.store.index": "to be moved: lists the files of a history that is opened",
+    "server.store.log": "appends to the open log; makes its directory and its link, once each: clients see what is in the log",
+    "server.store.segments": "opens and locks a new file of the log, which the next record is written into",
     "editors.files": "to be moved: the agent's driver reads a file that is about to change",
 }
 """The same for the server, between its first client and its last."""
@@ -159,6 +159,7 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
             await client.ask("get_messages", {}, project)
             await client.ask("session_list", {}, project)
             await client.ask("dir_list", {"path": str(tmp_path / "work")})
+            await client.ask("push_key")
             await client.ask("agent_new_session", project_id=project)
             await client.ask("project_delete", {"project_id": project})
         # Before its first client and after its last nobody waits for the server.

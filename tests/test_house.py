@@ -275,10 +275,10 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
 
 LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the one helper itself
-    # Between two requests of a client other clients have their turn. A client that is closed in the middle of a broadcast is
-    # removed after it: its removal is reported to others, who would receive that before the frame of the broadcast.
-    "server.app.connection": {"call_soon", "sleep(0)"},
-    # The frames of one turn of the event loop are written together. Their order is that of a list.
+    # Between two requests of a client other clients have their turn. The order of its requests is that of its inbox.
+    "server.app.connection": {"sleep(0)"},
+    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that what is
+    # still queued can be left out. The order of the frames is that of a list.
     "server.app.outbox": {"call_soon"},
     # A client receives the answer to its command before the events that follow from it; and a run that was refused, or
     # has to stop, ends after the function that has just begun it.
@@ -359,7 +359,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.auth.devices: file.devices": "the file of devices while it is changed",
     "server.auth.devices: file.codes": "the same file",
     "server.auth.rate_limits: bucket.at": "a bucket of the limiter",
-    "server.auth.rate_limits: bucket.told": "a bucket of the limiter",
+    "server.auth.rate_limits: bucket.reported": "a bucket of the limiter",
     "server.auth.rate_limits: bucket.tokens": "a bucket of the limiter",
     "server.notifications.web_push: file.subscriptions": "the file of subscriptions while it is changed",
     "server.protocol.commands: command.project_id": "a command that is being parsed",

@@ -1,7 +1,8 @@
-"""An agent's line is decoded once on its way from the agent's process to the sockets: by its driver."""
+"""An agent's line on its way from the agent's process to the sockets: it is decoded once, and few modules are called."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -14,10 +15,16 @@ import pytest
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.claude.conversation import ClaudeConversation
+from drawbridge.agents.process import STDOUT, Process
+from drawbridge.server.app.outbox import Writers
 from tests.server.twin import Client, Server
 
 LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}'
 NESTED = b'{"type":"user","message":' + b"[" * 300 + b"]" * 300 + b',"n":[' + b"[]," * 300 + b'[]],"session_id":"s"}'
+
+
+MOST_MODULES = 21
+"""docs/internals/architecture.md has this number too."""
 
 
 def decodes(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -78,3 +85,55 @@ def test_decoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     work = [lambda: decoder.decode(b"1"), lambda: msgspec.json.decode(b"1"), lambda: json.loads("1")]
     for one in work:
         assert len(decodes(one, monkeypatch)) == 1
+
+
+class Quiet:
+    """The standard input of an agent that is sent nothing."""
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def modules(work: Callable[[], Any]) -> set[str]:
+    """The modules of ours in which a function is called while ``work`` runs."""
+    found: set[str] = set()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith("drawbridge."):
+            found.add(name)
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
+    """From the bytes in the pipe to the frame that waits for the clients' sockets; helpers are counted."""
+    frames: list[bytes] = []
+
+    class Waiting(Writers):
+        def flush(self) -> None:
+            frames.extend(frame.data for frame, _ in self._collected)
+            self._collected.clear()
+
+    server = Server(tmp_path, broadcast=Waiting().broadcast)
+    phone = Client()
+    await server.core.open()
+    try:
+        project = await server.project(phone)
+        agent = await server.running(phone, project)
+        driver = Conversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
+        process = Process("claude", "", None, driver, agent.heard)  # type: ignore[arg-type]  # it is not ended here
+        process._stdin = Quiet()  # type: ignore[assignment]
+        process.pipe_data_received(STDOUT, LINE + b"\n")  # the first one opens the log
+        called = modules(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))
+        await asyncio.sleep(0)
+        assert sum(LINE in frame for frame in frames) == 2
+        assert {"drawbridge.agents.process", "drawbridge.server.app.outbox"} <= called
+        assert len(called) <= MOST_MODULES, sorted(called)
+    finally:
+        await server.core.close("the server is ending")

@@ -15,7 +15,7 @@ from drawbridge.agents import registry
 from drawbridge.agents.base import Confinement
 from drawbridge.core.errors import BadSetting
 from drawbridge.server.auth.access import HOST_NAME, is_loopback
-from drawbridge.server.auth.entrance import Crowd
+from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.sessions.ceilings import Ceilings, is_open
@@ -42,7 +42,7 @@ class Plan:
         )
         self.token_wanted: bool = not settings.insecure_no_auth
         self.clients: int = settings.max_clients
-        self.crowd = Crowd(settings.max_clients, settings.max_per_address, settings.max_prompts)
+        self.client_limits = ClientLimits(settings.max_clients, settings.max_per_address, settings.max_prompts)
         self.origins: tuple[str, ...] = settings.allow_origin
         self.proxies: tuple[str, ...] = settings.trusted_proxy
         self.keys = Keys(Path(settings.authorized_keys).expanduser()) if settings.authorized_keys else None

@@ -86,7 +86,7 @@ def run(settings: ServeSettings) -> int:
                 port=listening.getsockname()[1],
                 certificate=lambda: certificate.shown if certificate is not None else None,
             )
-            entrance = Entrance(access, plan.crowd, Audit(plan.data))
+            entrance = Entrance(access, plan.client_limits, Audit(plan.data))
             return runner.run(_serve(plan, listener, entrance, names, certificate))
 
 

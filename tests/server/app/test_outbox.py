@@ -75,7 +75,7 @@ class Rig:
         self.outbox.close()
 
     def send(self, text: str, *, ephemeral: bool = False) -> None:
-        self.writers.tell((self,), Frame(text.encode(), ephemeral=ephemeral))
+        self.writers.collect((self,), Frame(text.encode(), ephemeral=ephemeral))
 
     def release(self) -> None:
         """The peer takes more again."""
@@ -120,7 +120,7 @@ async def test_a_broadcast_is_made_into_bytes_once_however_many_clients_there_ar
     writers = Writers()
     rigs = [Rig(writers) for _ in range(50)]
     for data in (b"one", b"two"):
-        writers.tell(list(rigs), Frame(data))
+        writers.collect(list(rigs), Frame(data))
     await turn()
     assert made == [b"one", b"two"]
     assert all(rig.socket.writes == [framed(b"one") + framed(b"two")] for rig in rigs)
@@ -131,10 +131,10 @@ async def test_what_is_told_to_one_and_to_many_keeps_its_order_for_each() -> Non
     writers = Writers()
     one, other = Rig(writers), Rig(writers)
     one.send("1")
-    writers.tell([one, other], Frame(b"2"))
+    writers.collect([one, other], Frame(b"2"))
     other.send("3")
     one.send("4")
-    writers.tell([other, one], Frame(b"5"))
+    writers.collect([other, one], Frame(b"5"))
     await turn()
     assert one.socket.got == [b"1", b"2", b"4", b"5"]
     assert other.socket.got == [b"2", b"3", b"5"]
@@ -248,7 +248,7 @@ def test_whatever_happens_durable_frames_arrive_whole_and_in_order_or_the_client
         for number, (step, value, ephemeral) in enumerate(steps):
             if step == "send":
                 data = b"%d:" % number + bytes(value)
-                rig.writers.tell((rig,), Frame(data, ephemeral=ephemeral))
+                rig.writers.collect((rig,), Frame(data, ephemeral=ephemeral))
                 if not ephemeral:
                     sent.append(data)
             elif step == "congested":
@@ -324,6 +324,18 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
     stalled.client.send(close(4408))
     await stalled.client.rest()
     stalled.client.cut()
+
+
+async def test_a_client_that_is_closed_is_removed_at_once(server: Server, client: WireClient) -> None:
+    """Also in the middle of a broadcast, to which the removal adds nothing."""
+    await join_all(server)
+    await server.site.connections[0].done()
+    (one,) = server.clients
+    server.clients.writers.collect([one], Frame(b"{}"))
+    one.close(4408, "too slow")
+    assert len(server.clients) == 0
+    assert server.core.left == [one.id]
+    server.clients.writers.flush()
 
 
 async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server) -> None:

@@ -430,14 +430,14 @@ async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
     async def fails(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    went: list[str] = []
-    monkeypatch.setattr(server.site._entrance, "went", went.append)
+    disconnected: list[str] = []
+    monkeypatch.setattr(server.site._entrance, "disconnected", disconnected.append)
     monkeypatch.setattr(server.dispatch, "answer", fails)
     async with connected(server.url, TOKEN) as client:
         await client.tell("hello")
         assert await client.close_code() == 1011
     await until(lambda: not list(server.clients))
-    assert went == ["127.0.0.1"]
+    assert disconnected == ["127.0.0.1"]
 
 
 async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:

@@ -24,7 +24,7 @@ from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices
-from drawbridge.server.auth.entrance import Crowd, Entrance
+from drawbridge.server.auth.entrance import ClientLimits, Entrance
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
@@ -40,7 +40,7 @@ class Server:
     """Listens on 127.0.0.1. Projects may lie in ``roots``; ``devices`` is another process's view of the same file."""
 
     def __init__(
-        self, directory: Path, tls: ssl.SSLContext | None, crowd: Crowd, rows: Sequence[AnyRow], **access: Any
+        self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any
     ) -> None:
         self.data, self.roots = directory / "data", directory / "roots"
         self.data.mkdir(mode=0o700)
@@ -105,11 +105,11 @@ class Server:
 async def serving(
     directory: Path,
     tls: ssl.SSLContext | None = None,
-    crowd: Crowd | None = None,
+    crowd: ClientLimits | None = None,
     rows: Sequence[AnyRow] = COMMANDS,
     **access: Any,
 ) -> AsyncIterator[Server]:
-    server = Server(directory, tls, crowd or Crowd(), rows, **access)
+    server = Server(directory, tls, crowd or ClientLimits(), rows, **access)
     await server.core.open()
     async with server.door:
         checks = BackgroundTasks(logging.getLogger("tests.access"))

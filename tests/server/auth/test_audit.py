@@ -16,7 +16,7 @@ from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
-from drawbridge.server.auth.entrance import Crowd, Entrance
+from drawbridge.server.auth.entrance import ClientLimits, Entrance
 from drawbridge.server.events import Announced, RunContinued
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
@@ -57,7 +57,7 @@ async def test_who_ran_and_who_approved_what_is_written_down(server: Server, own
 
 
 def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
-    entrance = Entrance(Access(None, OwnNames(), secure=False), Crowd(), Audit(tmp_path))
+    entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
     [line] = events(tmp_path, "went_on")
     assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")

@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from drawbridge.server.auth import entrance
-from drawbridge.server.auth.entrance import DENIALS, Crowd
+from drawbridge.server.auth.entrance import DENIALS, ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys, challenge
 from drawbridge.server.sessions.budgets import Budgets
 from drawbridge.server.sessions.disk import Disk, Sizes
@@ -167,7 +167,7 @@ async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
     keys = tmp_path / "authorized_keys"
     keys.write_text(line(ADA))
     keys.chmod(0o600)
-    crowd = Crowd(clients=4, per_address=2, prompts=1)
+    crowd = ClientLimits(clients=4, per_address=2, prompts=1)
     async with serving(tmp_path, crowd=crowd, proxies=["127.0.0.1"], keys=Keys(keys)) as server:
         async with server.client() as owner:
             guest = Guest(server, await server.project(owner))
@@ -209,7 +209,10 @@ async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
 async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
-    async with serving(tmp_path, crowd=Crowd(clients=1), proxies=["127.0.0.1"]) as server, many(server, SOMEWHERE):
+    async with (
+        serving(tmp_path, crowd=ClientLimits(clients=1), proxies=["127.0.0.1"]) as server,
+        many(server, SOMEWHERE),
+    ):
         for _ in range(5):
             assert (await status(server, SOMEWHERE, "wrong"))[0] == 503
         assert len(events(server.data, "refused")) == 1

@@ -30,7 +30,7 @@ from drawbridge.server.auth.entrance import (
     HANDSHAKES,
     REQUESTS,
     WRONG_CODES,
-    Crowd,
+    ClientLimits,
     Entrance,
 )
 from drawbridge.server.auth.rate_limits import Buckets, place
@@ -236,7 +236,7 @@ async def many(server: Server, *addresses: str) -> AsyncIterator[list[ClientConn
 
 async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock: Clock) -> None:
     async with (
-        serving(tmp_path, crowd=Crowd(per_address=3), proxies=["127.0.0.1"]) as server,
+        serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
         many(server, *[SOMEWHERE] * 3) as clients,
     ):
         refused, headers, body = await status(server, SOMEWHERE, OWNER)
@@ -252,7 +252,7 @@ async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock:
 async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) -> None:
     addresses = [f"198.51.100.{number}" for number in range(4)]
     async with (
-        serving(tmp_path, crowd=Crowd(clients=4), proxies=["127.0.0.1"]) as server,
+        serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
         many(server, *addresses) as clients,
     ):
         refused, headers, body = await status(server, SOMEWHERE, OWNER)
@@ -267,7 +267,7 @@ async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) ->
 
 
 async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_own(tmp_path: Path, clock: Clock) -> None:
-    async with serving(tmp_path, crowd=Crowd(prompts=2)) as server, server.client() as owner:
+    async with serving(tmp_path, crowd=ClientLimits(prompts=2)) as server, server.client() as owner:
         project = await server.project(owner)
         async with server.client(server.token("one", "run")) as one, server.client(server.token("two", "run")) as two:
             two._numbers = count(1_000)  # a project knows a request_id again, whoever it comes from

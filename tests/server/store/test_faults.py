@@ -266,6 +266,30 @@ def test_a_disk_that_fails_afterwards_is_said_in_the_log(
     assert "may not have reached the disk: Input/output error" in caplog.text
 
 
+def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, disk = threading.Event(), threading.Event()
+
+    def sync(file: int) -> None:
+        waiting.set()
+        disk.wait(PATIENCE)
+
+    monkeypatch.setattr(segments, "sync", sync)
+    monkeypatch.setattr(module, "syncer", segments.Syncer(delay=60))
+    history = open_history(tmp_path, fsync="second")
+    fill(history, 3)
+    closing = threading.Thread(target=history.close)
+    closing.start()
+    assert waiting.wait(PATIENCE)
+    assert history.closed
+    assert all_seqs(history) == [1, 2, 3]
+    assert closing.is_alive(), "reading has waited for the disk"
+    disk.set()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+
+
 def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "sync", None)
     monkeypatch.setattr(segments, "sync", None)

@@ -118,7 +118,7 @@ class Client:
         return f"{self.id}-{self._requests}"
 
     def send(self, frame: Frame) -> None:
-        self._writers.tell(self._myself, frame)
+        self._writers.collect(self._myself, frame)
 
     async def room(self) -> None:
         await self.outbox.room()
@@ -192,7 +192,7 @@ class Clients:
 
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client whose connection has been opened. ``identity``: that of the token in its request; None without one."""
-        self._entrance.came(client.address)
+        self._entrance.connected(client.address)
         if identity is not None:
             self.let_in(client, identity)
             return
@@ -207,10 +207,10 @@ class Clients:
         self._strangers.pop(client, None)
         self._known[client.id] = client
 
-    def gone(self, client: Client) -> None:
+    def remove(self, client: Client) -> None:
         """Removes a client that has disconnected and all of whose requests are done. The last call for it."""
         self._strangers.pop(client, None)
-        self._entrance.went(client.address)
+        self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
             logger.info("%s has disconnected", client.id)
             self._entrance.note("gone", **client.audited)

@@ -93,7 +93,9 @@ class Connection:
                 self._held = False
                 self._websocket.hold_reading(False)
             await self._take(text)
-            await asyncio.sleep(0)  # other clients get their turn between two requests of one
+            # Most requests are answered without a wait: other clients have their turn between two of them. The order of the
+            # requests is that of the inbox.
+            await asyncio.sleep(0)
         self._working = False
 
     def _sign_in(self, text: str) -> None:
@@ -147,9 +149,8 @@ class Connection:
 
     def _finished(self, _: asyncio.Task[None]) -> None:
         if self.client.is_closed and not self._tasks:
-            self._clients.gone(self.client)
+            self._clients.remove(self.client)
 
     def _ended(self) -> None:
         if not self._tasks:
-            # Not in this iteration of the loop: the client may have been too slow for a broadcast that is still under way.
-            asyncio.get_running_loop().call_soon(self._clients.gone, self.client)
+            self._clients.remove(self.client)

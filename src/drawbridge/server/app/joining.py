@@ -69,19 +69,19 @@ class Joining:
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _read_on(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
+    async def _read_on(self, project: Joined, client: Subscriber, seq: int, sent_state: messages.ProjectState) -> None:
         """Sends what the client has missed. If that fails, the client gets an error and can join again."""
         try:
-            await self._catch_up(project, client, seq, told)
+            await self._catch_up(project, client, seq, sent_state)
         except HistoryUnreadable as error:
             if not project.history.closed:
                 logger.error("%s: %s", project.id, error)
                 self._failed(project, client)
 
-    async def _catch_up(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
+    async def _catch_up(self, project: Joined, client: Subscriber, seq: int, sent_state: messages.ProjectState) -> None:
         """Sends the records on disk, as fast as the client reads; then the client joins the others in the same loop iteration.
 
-        ``told``: the state that it was sent. Later changes of state are not part of the history.
+        ``sent_state``: the state that it was sent. Later changes of state are not part of the history.
         """
         while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
@@ -100,7 +100,7 @@ class Joining:
                 return
         self._audience.join(project.id, client)
         state = project.shown()
-        if state != told:
+        if state != sent_state:
             client.send(frame(Announced(project.id, project.path, StateChanged(state))))
 
     def _give_up(self, project: Joined, client: Subscriber) -> None:

@@ -37,24 +37,25 @@ class Writers:
     """Collects the frames for all clients during one iteration of the loop, and writes them at its end in the same order."""
 
     def __init__(self) -> None:
-        self._told: list[tuple[Frame, Sequence[Addressee]]] = []
+        self._collected: list[tuple[Frame, Sequence[Addressee]]] = []
 
-    def tell(self, audience: Sequence[Addressee], frame: Frame) -> None:
+    def collect(self, audience: Sequence[Addressee], frame: Frame) -> None:
         """``audience`` must not change afterwards."""
-        if not self._told:
+        if not self._collected:
+            # All frames of this turn of the loop share one write. Their order is that of the list.
             asyncio.get_running_loop().call_soon(self.flush)
-        self._told.append((frame, audience))
+        self._collected.append((frame, audience))
 
     def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
         """All subscribers of a server are its clients."""
-        self.tell(cast("Sequence[Addressee]", audience), frame)
+        self.collect(cast("Sequence[Addressee]", audience), frame)
 
     def flush(self) -> None:
-        told, self._told = self._told, []
+        collected, self._collected = self._collected, []
         begin = 0
-        for end, (_, audience) in enumerate(told, 1):
-            if end == len(told) or told[end][1] != audience:
-                self._write([frame for frame, _ in told[begin:end]], audience)
+        for end, (_, audience) in enumerate(collected, 1):
+            if end == len(collected) or collected[end][1] != audience:
+                self._write([frame for frame, _ in collected[begin:end]], audience)
                 begin = end
 
     def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
@@ -119,11 +120,12 @@ class Outbox:
         self._open = self.is_free = False
         self._queue.clear()
         self._bytes = 0
-        self._tell_room()
+        self._notify_room()
 
     def _pass_on_soon(self) -> None:
         if self._queue and not self._will_pass_on and not self.websocket.congested:
             self._will_pass_on = True
+            # The rest stays in the queue for this turn of the loop, where ephemeral frames can still be left out.
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
@@ -139,7 +141,7 @@ class Outbox:
         if batch:
             self.websocket.send_framed(b"".join(batch))
             self._pass_on_soon()
-        self._tell_room()
+        self._notify_room()
 
     def _is_too_much(self) -> bool:
         return self._bytes > LIMIT and len(self._queue) > 1
@@ -153,7 +155,7 @@ class Outbox:
         self._queue = deque(kept)
         self._bytes = sum(len(wire) for wire, _ in kept)
 
-    def _tell_room(self) -> None:
+    def _notify_room(self) -> None:
         if self._want_room and not self._is_full():
             waiting, self._want_room = self._want_room, []
             for future in waiting:

@@ -184,14 +184,16 @@ class ServerCommands:
     # notifications to browsers
 
     async def push_key(self, command: commands.PushKey, client: Client) -> Answer[replies.PushKey]:
-        return Answer(type="push_key", data=replies.PushKey(self._subscriptions.public_key))
+        subscriptions = self._subscriptions
+        public_key = await asyncio.to_thread(lambda: subscriptions.public_key)
+        return Answer(type="push_key", data=replies.PushKey(public_key))
 
     async def push_subscribe(self, command: commands.PushSubscribe, client: Client) -> Answer[Nothing]:
-        self._subscriptions.subscribe(command, client.known)
+        await asyncio.to_thread(self._subscriptions.subscribe, command, client.known)
         return OK
 
     async def push_unsubscribe(self, command: commands.PushUnsubscribe, client: Client) -> Answer[Nothing]:
-        self._subscriptions.unsubscribe(command, client.known)
+        await asyncio.to_thread(self._subscriptions.unsubscribe, command, client.known)
         return OK
 
     @property

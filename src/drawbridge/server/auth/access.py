@@ -195,9 +195,9 @@ class Access:
     def address(self, head: Head) -> str:
         """The address of the client: the peer's, or that which a trusted proxy reports, through a chain of them."""
         found = head.peer
-        said = [_bare(one) for one in head.tokens("x-forwarded-for")]
-        while said and self._is_proxy(found) and _is_address(said[-1]):
-            found = said.pop()
+        reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
+        while reported and self._is_proxy(found) and _is_address(reported[-1]):
+            found = reported.pop()
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:

@@ -55,7 +55,7 @@ class Audit:
                 if not self._is_current(found):
                     continue  # another process has begun a new file meanwhile
                 if found.st_size and found.st_size + len(line) > FILE_BYTES:
-                    self._begin_anew()
+                    self._rotate()
                     continue
                 view = memoryview(line)
                 while view:
@@ -70,7 +70,7 @@ class Audit:
         except FileNotFoundError:
             return False
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         for number in range(FILES_KEPT, 0, -1):
             older = self._path if number == 1 else self._path.with_name(f"{FILE}.{number - 1}")
             if older.exists():

@@ -176,7 +176,7 @@ class Devices:
             return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
         return None
 
-    def may_come(self, device_id: str) -> Identity | None:
+    def identity_of(self, device_id: str) -> Identity | None:
         """The identity of a device; None if its token is not valid (any more)."""
         return self._devices[device_id].identity if self.refusal(device_id) is None else None
 

@@ -55,8 +55,8 @@ Found = TypeVar("Found")
 logger = logging.getLogger("drawbridge.server")
 
 
-class Crowd(Struct, frozen=True):
-    """The limits: clients at once, and prompts of one device per minute."""
+class ClientLimits(Struct, frozen=True):
+    """Clients at once, of all and of one address; and prompts of one device per minute."""
 
     clients: int = 256
     per_address: int = 64
@@ -66,18 +66,18 @@ class Crowd(Struct, frozen=True):
 class Entrance:
     """``audit``: None to keep no audit log."""
 
-    def __init__(self, access: Access, crowd: Crowd = Crowd(), audit: Audit | None = None) -> None:  # noqa: B008
+    def __init__(self, access: Access, limits: ClientLimits = ClientLimits(), audit: Audit | None = None) -> None:  # noqa: B008
         self._access = access
-        self._crowd = crowd
+        self._limits = limits
         self._audit = audit
         self._handshakes = Buckets(*HANDSHAKES)
         self._requests = Buckets(*REQUESTS)
         self._failures = Buckets(*FAILURES)
         self._wrong_codes = Buckets(*WRONG_CODES)
         self._all_wrong_codes = Buckets(*ALL_WRONG_CODES)
-        self._prompts = Buckets(crowd.prompts, crowd.prompts / 60)
+        self._prompts = Buckets(limits.prompts, limits.prompts / 60)
         self._denials = Buckets(*DENIALS)
-        self._turned_away = Buckets(1, 1 / RETRY_SECONDS)
+        self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: each reason of an address once in a while."""
         self._here: Counter[str] = Counter()
         self._all = 0
@@ -87,10 +87,10 @@ class Entrance:
         """Why this request is refused; None if it is accepted."""
         refusal = self._access.refusal(head)
         if refusal is not None:
-            self._turn_away(head, "FOREIGN_REQUEST")
+            self._log_refusal(head, "FOREIGN_REQUEST")
             return refusal
         self._warn_of_proxy(head)
-        refusal = self._crowded(head) if upgrade else self._over(self._requests, "requests", head)
+        refusal = self._too_many_clients(head) if upgrade else self._over(self._requests, "requests", head)
         if refusal is not None:
             return refusal
         try:
@@ -154,11 +154,12 @@ class Entrance:
         """Why a client that has signed in may not stay connected; None if it may."""
         return self._access.refusal_of(identity)
 
-    def came(self, address: str) -> None:
+    def connected(self, address: str) -> None:
+        """Counts a connection of the address, until ``disconnected``."""
         self._all += 1
         self._here[place(address)] += 1
 
-    def went(self, address: str) -> None:
+    def disconnected(self, address: str) -> None:
         key = place(address)
         self._all -= 1
         self._here[key] -= 1
@@ -185,10 +186,10 @@ class Entrance:
                 head.peer,
             )
 
-    def _turn_away(self, head: Head, code: str) -> None:
+    def _log_refusal(self, head: Head, code: str) -> None:
         """Logs and audits a refusal; repeated ones of an address are one line."""
         address = self.address(head)
-        if self._turned_away.take(f"{code} {place(address)}", now()) is None:
+        if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", code)
             self.note("refused", code=code, device=device, address=address)
@@ -210,21 +211,21 @@ class Entrance:
         device = self._device(head) if refused.first else None
         return as_refusal(self._too_often(what, refused, address, device or ""))
 
-    def _crowded(self, head: Head) -> Refusal | None:
+    def _too_many_clients(self, head: Head) -> Refusal | None:
         address = self.address(head)
         key, local = place(address), is_loopback(address)
         refusal = self._over(self._handshakes, "handshakes", head)
         if refusal is not None:
             return refusal
-        if self._all >= self._crowd.clients:
-            self._turn_away(head, "TOO_MANY_CLIENTS")
+        if self._all >= self._limits.clients:
+            self._log_refusal(head, "TOO_MANY_CLIENTS")
             return Refusal(
                 503,
                 "TOO_MANY_CLIENTS: The server has reached its maximum number of clients. Try again later.",
                 RETRY_SECONDS,
             )
-        if self._here[key] >= self._crowd.per_address and not local:
-            self._turn_away(head, "TOO_MANY_FROM_ADDRESS")
+        if self._here[key] >= self._limits.per_address and not local:
+            self._log_refusal(head, "TOO_MANY_FROM_ADDRESS")
             return Refusal(
                 429,
                 "TOO_MANY_FROM_ADDRESS: Your address has too many connections. Close some, or try again later.",

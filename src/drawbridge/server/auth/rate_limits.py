@@ -19,7 +19,7 @@ SWEEP_SECONDS: Final = 1.0
 class _Bucket(Struct):
     tokens: float
     at: float
-    told: bool = False
+    reported: bool = False
 
 
 class Refused(Struct, frozen=True):
@@ -53,9 +53,9 @@ class Buckets:
         """What ``take`` would return; counts nothing."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
-            bucket.told = False
+            bucket.reported = False
             return None
-        first, bucket.told = not bucket.told, True
+        first, bucket.reported = not bucket.reported, True
         return Refused((1 - bucket.tokens) / self._rate, first)
 
     def _bucket(self, key: str, now: float) -> _Bucket:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 from msgspec import Struct
 
 from drawbridge.server.events import ApprovalRequested
-from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 
 Scope = Literal["view", "approve", "run", "admin"]
@@ -75,7 +75,7 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
 
 
 def check_answer(
-    identity: Identity, answer: say.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
+    identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
 ) -> None:
     """What in a decision exceeds ``approve``; None if nothing does. ``updated``: the input that replaces the agent's."""
     if answer.remember:

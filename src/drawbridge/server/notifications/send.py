@@ -140,19 +140,19 @@ class Notifier:
         answered = self._questions.pop(closed(event) or "", None)
         if answered is not None:
             answered.cancel()
-        said = notice(event, announced.project_id or "", directory)
-        if said is not None and said.urgent:
-            later = asyncio.get_running_loop().call_later(self._patience, self._tell, said, directory)
-            self._questions[said.approval_id] = later
-        elif said is not None:
-            self._tell(said, directory)
+        notification = notice(event, announced.project_id or "", directory)
+        if notification is not None and notification.urgent:
+            later = asyncio.get_running_loop().call_later(self._patience, self._notify, notification, directory)
+            self._questions[notification.approval_id] = later
+        elif notification is not None:
+            self._notify(notification, directory)
 
-    def _tell(self, said: Notice, directory: Path) -> None:
-        self._questions.pop(said.approval_id, None)
+    def _notify(self, notification: Notice, directory: Path) -> None:
+        self._questions.pop(notification.approval_id, None)
         if self._webhook:
-            self._sender.do("the webhook", partial(post, self._webhook, *webhook_request(said)))
+            self._sender.do("the webhook", partial(post, self._webhook, *webhook_request(notification)))
         for browser in self._wanting(directory):
-            self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, said))
+            self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
 
     def problems(self) -> list[str]:
         """The push services that do not work, as sentences for people."""
@@ -174,13 +174,15 @@ class Notifier:
         return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
 
     def _sees(self, device_id: str, directory: Path) -> bool:
-        identity = self._devices.may_come(device_id)
+        identity = self._devices.identity_of(device_id)
         return identity is not None and identity.sees(directory)
 
-    def _push(self, to: Subscription, said: Notice) -> None:
+    def _push(self, to: Subscription, notification: Notice) -> None:
         """Sends one push, in the thread. Raises ``Failed``."""
         key = self.subscriptions.private_key
-        headers, body = request(to, push_payload(said), urgent=said.urgent, key=key, contact=self._contact)
+        headers, body = request(
+            to, push_payload(notification), urgent=notification.urgent, key=key, contact=self._contact
+        )
         try:
             post(to.endpoint, headers, body)
         except Failed as error:

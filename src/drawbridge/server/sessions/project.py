@@ -490,4 +490,4 @@ class Project:
         for run in [*([self.run] if self.run else []), *waiting]:
             self.ended(run, "interrupted", None, None)
         self.store.save()
-        self.history.close()
+        await asyncio.to_thread(self.history.close)  # waits for the disk

@@ -251,16 +251,18 @@ class History:
         return record
 
     def close(self) -> None:
-        """What was written is on the disk then, unless the policy is ``off``. Reading continues to work."""
+        """Closes it for writing, and returns once what was written is on the disk, unless the policy is ``off``. Waits for the
+        disk without a lock, so that reading can continue. Blocking."""
         with self._changing:
             if self.closed:
                 return
+            self.closed = True
             if self._records_unsaved or self._scans_unsaved:
                 self._save_index()
-            for written in (self._tail, self._catalogue.directory):
-                syncer.now(written)
+            written = (self._tail, self._catalogue.directory)
             self._let_go()
-            self.closed = True
+        for each in written:
+            syncer.now(each)
 
     def _settle(self) -> None:
         """The newest file is open, and as it was left. Where that can't be had none is, and a new one will be made."""
@@ -416,7 +418,7 @@ class History:
             try:
                 return self._page(wanted, limit, max_bytes)
             except Stale as stale:
-                self._read_anew(stale.name)
+                self._rescan(stale.name)
                 return self._page(wanted, limit, max_bytes)
         except Stale:
             raise HistoryUnreadable("The project's history changed while it was read. Try again.") from None
@@ -466,12 +468,12 @@ class History:
             try:
                 self._scanned(missing[-1])
             except Stale as stale:
-                self._read_anew(stale.name)
+                self._rescan(stale.name)
         except OSError as error:
             raise _unreadable(error) from None
         return True
 
-    def _read_anew(self, name: str) -> None:
+    def _rescan(self, name: str) -> None:
         """The index is wrong about a file."""
         with self._changing:
             self._let_go()

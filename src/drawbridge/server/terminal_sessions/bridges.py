@@ -138,10 +138,10 @@ class Bridges:
         with self._terminals_change():
             editor.introduced(about)
             self._terminals.came(editor)
-        self._editors.came(editor)
+        self._editors.connected(editor)
 
     def _went(self, editor: Editor) -> None:
-        self._editors.went(editor)
+        self._editors.disconnected(editor)
         with self._terminals_change():
             self._terminals.went(editor)
         for key in [key for key in self._shown if key[0] == _key(editor)]:

@@ -48,7 +48,7 @@ const HOSTILE = [
   ['heading, blanks', `# a${' '.repeat(LONG)}b`], ['heading, signs', `# ${'#'.repeat(LONG)}x`], ['link, blanks', `[a](${' '.repeat(LONG)}`], ['links', of('[a](')], ['brackets', of('[')], ['pictures', of('![')],
   ['fence', `\`\`\`${' '.repeat(LONG)}${'a'.repeat(1000)}\u2028`], ['table', `|\n${' '.repeat(LONG)}x`], ['bars', `${of('|')}\n${of('-|')}`], ['backticks', growing()], ['strong', of('**a ')], ['weak', of('*a ')], ['gone', of('~~a ')],
   ['underscores', of('_a ')], ['lists', of('* - ')], ['quotes', of('> ')], ['item, blanks', `- ${' '.repeat(LONG)}a\u2028`], ['rule', `-${' -'.repeat(LONG / 2)}x`], ['escapes', of('\\*')], ['stars', `a${of('*')}`], ['nested strong', of('**a') + of('b**')],
-  ['nested lists', Array.from({ length: 400 }, (_, n) => `${' '.repeat(n)}- a`).join('\n')], ['addresses', of('https://')], ['code', of('`a` ')], ['line ends', of('\n')], ['empty quotes', of('>\n')], ['closing strong', of('a** ')],
+  ['nested lists', Array.from({ length: 320 }, (_, n) => `${'  '.repeat(n)}- a`).join('\n')], ['addresses', of('https://')], ['code', of('`a` ')], ['line ends', of('\n')], ['empty quotes', of('>\n')], ['closing strong', of('a** ')],
 ];
 
 for (const [name, text] of HOSTILE) {

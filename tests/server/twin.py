@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.agents import base
+from drawbridge.server.app import blobs
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow
@@ -183,8 +184,8 @@ class Client:
         return [one["seq"] for one in self.heard if "seq" in one]
 
 
-class Blobs:
-    """Named texts."""
+class Blobs(blobs.Blobs):
+    """Named texts, without a directory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}

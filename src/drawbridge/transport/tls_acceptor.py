@@ -25,7 +25,7 @@ GRACE_SECONDS: Final = 0.25
 """Seconds that each handshake gets, even while its address opens more of them."""
 
 PAUSE_SECONDS: Final = 0.1
-"""The pause after the system had no file descriptor left."""
+"""Seconds without an attempt after one that has failed: the system may have no file descriptor left."""
 
 logger = logging.getLogger("drawbridge.http_server")
 
@@ -57,7 +57,7 @@ class TlsAcceptor:
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
         self._tasks = BackgroundTasks(logger)
-        self._tasks.start(self._accept(), "accepting connections")
+        self._tasks.repeat(self._accept, PAUSE_SECONDS, "accepting connections", at_once=True)
 
     @property
     def shaking(self) -> int:
@@ -73,6 +73,7 @@ class TlsAcceptor:
         await self._tasks.close()
 
     async def _accept(self) -> None:
+        """Accepts connections until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:

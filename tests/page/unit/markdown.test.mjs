@@ -28,6 +28,18 @@ test('text that is not a link stays text', () => {
   for (const text of ['[a](javascript:x)', '[a](src/app.js)', '[a](data:text/html,x)', '[a]( x y )']) assert.equal(made(text), `<p>${text}</p>`);
 });
 
+test('a table of too many columns stays text', () => {
+  const table = (columns) => made(`${'a|'.repeat(columns)}\n${'-|'.repeat(columns)}`);
+  assert.equal(table(60).match(/<th>/g).length, 60);
+  assert.ok(!table(61).includes('<table>'));
+});
+
+test('quotes and lists end at a depth', () => {
+  const depth = (text, tag) => made(text).split(`<${tag}>`).length - 1;
+  assert.equal(depth(`${'> '.repeat(20)}a`, 'blockquote'), 9);
+  assert.equal(depth(`${'* - '.repeat(10)}a`, 'ul'), 9);
+});
+
 /** Where a text like this took seconds: `[name, text]`, of about 100,000 characters. */
 const LONG = 100_000;
 const of = (piece) => piece.repeat(Math.ceil(LONG / piece.length));
@@ -35,8 +47,8 @@ const growing = () => Array.from({ length: 440 }, (_, n) => '`'.repeat(n + 1)).j
 const HOSTILE = [
   ['heading, blanks', `# a${' '.repeat(LONG)}b`], ['heading, signs', `# ${'#'.repeat(LONG)}x`], ['link, blanks', `[a](${' '.repeat(LONG)}`], ['links', of('[a](')], ['brackets', of('[')], ['pictures', of('![')],
   ['fence', `\`\`\`${' '.repeat(LONG)}${'a'.repeat(1000)}\u2028`], ['table', `|\n${' '.repeat(LONG)}x`], ['bars', `${of('|')}\n${of('-|')}`], ['backticks', growing()], ['strong', of('**a ')], ['weak', of('*a ')], ['gone', of('~~a ')],
-  ['underscores', of('_a ')], ['lists', of('- ')], ['quotes', of('> ')], ['item, blanks', `- ${' '.repeat(LONG)}a\u2028`], ['rule', `-${' -'.repeat(LONG / 2)}x`], ['escapes', of('\\*')], ['stars', of('*')], ['nested strong', of('**a') + of('b**')],
-  ['nested lists', Array.from({ length: 400 }, (_, n) => `${' '.repeat(n)}- a`).join('\n')], ['addresses', of('https://')], ['code', of('`a`')], ['line ends', of('\n')], ['empty quotes', of('>\n')], ['closing strong', of('a** ')],
+  ['underscores', of('_a ')], ['lists', of('* - ')], ['quotes', of('> ')], ['item, blanks', `- ${' '.repeat(LONG)}a\u2028`], ['rule', `-${' -'.repeat(LONG / 2)}x`], ['escapes', of('\\*')], ['stars', `a${of('*')}`], ['nested strong', of('**a') + of('b**')],
+  ['nested lists', Array.from({ length: 320 }, (_, n) => `${'  '.repeat(n)}- a`).join('\n')], ['addresses', of('https://')], ['code', of('`a` ')], ['line ends', of('\n')], ['empty quotes', of('>\n')], ['closing strong', of('a** ')],
 ];
 
 for (const [name, text] of HOSTILE) {

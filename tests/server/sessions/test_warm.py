@@ -56,6 +56,31 @@ async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
 
 
+class Idle:
+    id = "idle"
+
+    def cool(self) -> None:
+        pass
+
+
+async def test_a_look_at_the_memory_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, errors = list[str](), list[Exception]()
+
+    def fails_once() -> float:
+        looks.append("look")
+        if len(looks) == 1:
+            raise OSError("odd")
+        return 1.0
+
+    monkeypatch.setattr(warm, "LOOK_SECONDS", 0.001)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    idle, kept = Idle(), Warm(processes=1, seconds=60, available=fails_once)
+    kept.keep(idle)
+    await until(lambda: len(looks) > 2)
+    kept.forget(idle)
+    assert [str(error) for error in errors] == ["odd"]
+
+
 async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
     """Both processes would write one record, and neither would learn what the other does."""
     phone = Client()

@@ -11,13 +11,12 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.app.blobs import json_object
+from drawbridge.server.app.blobs import Blobs, json_object
 from drawbridge.server.app.feed import Broadcast, Feed
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
@@ -44,14 +43,6 @@ from drawbridge.server.terminal_sessions.session import DeskSession
 logger = logging.getLogger("drawbridge.server")
 
 _NO_WISH = msgspec.structs.asdict(Options())
-
-
-class Blobs(Protocol):
-    """The blobs that clients have uploaded."""
-
-    def take(self, blob_id: str) -> bytes:
-        """The whole text of a finished blob. Raises ``ClientError``."""
-        ...
 
 
 class Core:

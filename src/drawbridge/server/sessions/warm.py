@@ -75,6 +75,6 @@ class Warm:
 
     def _look(self) -> None:
         self._next_look = None
+        self._look_again()  # first: a look that fails must not be the last
         if self._kept and self._available() < LEAST_AVAILABLE:
             self._cool(next(iter(self._kept)))
-        self._look_again()

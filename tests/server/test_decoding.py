@@ -126,7 +126,7 @@ async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
     try:
         project = await server.project(phone)
         agent = await server.running(phone, project)
-        driver = Conversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
+        driver = ClaudeConversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
         process = Process("claude", "", None, driver, agent.heard)  # type: ignore[arg-type]  # it is not ended here
         process._stdin = Quiet()  # type: ignore[assignment]
         process.pipe_data_received(STDOUT, LINE + b"\n")  # the first one opens the log

@@ -131,7 +131,8 @@ local function keep_views(buf, change)
     local function place(id)
       return api.nvim_buf_get_extmark_by_id(buf, space, id, {})
     end
-    local view, top, cursor, column = protected.view, place(protected.top), place(protected.cursor), place(protected.column)
+    local view, top, cursor, column =
+      protected.view, place(protected.top), place(protected.cursor), place(protected.column)
     if top[1] and cursor[1] and api.nvim_win_is_valid(window) and api.nvim_win_get_buf(window) == buf then
       view.topline, view.lnum = top[1] + 1, cursor[1] + 1
       local at = column[1] == cursor[1] and column[2] or cursor[2]

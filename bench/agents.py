@@ -31,19 +31,19 @@ from drawbridge.agents.framing import Lines
 TURNS = 60
 
 
-class Ours:
+class ManagedAgent:
     """The agent as the server has it."""
 
     def __init__(self) -> None:
         self._ended: asyncio.Future[None] | None = None
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, TurnEnded) and self._ended is not None:
             assert event.ok, event.error
             self._ended.set_result(None)
 
-    async def start(self, agent: Agent, directory: str) -> Ours:
-        self.process = await agent.start(Launch(directory, str(uuid.uuid4())), self.heard)
+    async def start(self, agent: Agent, directory: str) -> ManagedAgent:
+        self.process = await agent.start(Launch(directory, str(uuid.uuid4())), self.on_event)
         return self
 
     async def turn(self, words: str) -> float:
@@ -92,17 +92,17 @@ async def bare(program: str, variables: dict[str, str], directory: str) -> Async
 
 async def warm_turns(directory: str, model: MessagesStub) -> None:
     program, variables = str(programs.claude()), claude_rig.environment(model)
-    times: dict[type, list[float]] = {Ours: [], Bare: []}
+    times: dict[type, list[float]] = {ManagedAgent: [], Bare: []}
     async with AsyncExitStack() as stack:
-        parties: list[Ours | Bare] = []
+        parties: list[ManagedAgent | Bare] = []
         for _ in range(2):
-            parties.append(await Ours().start(Claude(program, variables), directory))
+            parties.append(await ManagedAgent().start(Claude(program, variables), directory))
             parties.append(await stack.enter_async_context(bare(program, variables, directory)))
         for _ in range(TURNS):
             for party in random.sample(parties, len(parties)):  # a fixed order measures itself
                 times[type(party)].append(await party.turn("Hello"))
         for party in parties[::2]:
-            assert isinstance(party, Ours)
+            assert isinstance(party, ManagedAgent)
             await party.process.stop()
     for what, of in (("median", statistics.median), ("best", min)):
         ours, cli = (of(each[2 * 5 :]) for each in times.values())
@@ -111,7 +111,7 @@ async def warm_turns(directory: str, model: MessagesStub) -> None:
 
 
 async def demo_turns(directory: str) -> None:
-    demo = await Ours().start(Demo(), directory)
+    demo = await ManagedAgent().start(Demo(), directory)
     await demo.turn("/quick")
     times = [await demo.turn("/quick") for _ in range(500)]
     await demo.process.stop()

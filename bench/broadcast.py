@@ -48,14 +48,14 @@ SETTLED = 0.2
 class Broadcaster(Protocol):
     def connected(self) -> int: ...
 
-    def tell(self, line: bytes) -> None: ...
+    def broadcast(self, line: bytes) -> None: ...
 
     def behind(self) -> bool:
         """Whether some client has more waiting than a kernel takes at once."""
         ...
 
 
-class Ours:
+class ServerBroadcaster:
     """A project of the real core; who has joined it is behind the real door."""
 
     def __init__(self, core: Core, clients: Clients, project: Any) -> None:
@@ -64,7 +64,7 @@ class Ours:
     def connected(self) -> int:
         return len(self._core.audience.joined(self._project.id))
 
-    def tell(self, line: bytes) -> None:
+    def broadcast(self, line: bytes) -> None:
         self._project.store.write(AgentLine(line))
 
     def behind(self) -> bool:
@@ -94,7 +94,7 @@ class Bare(asyncio.Protocol):
         return len(cls.transports)
 
     @classmethod
-    def tell(cls, line: bytes) -> None:
+    def broadcast(cls, line: bytes) -> None:
         data = framed(line)
         for transport in cls.transports:
             transport.write(data)
@@ -140,7 +140,7 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
     project = core.projects.create(str(directory / "code"), "demo")
     print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
     async with HttpServer(site, listener, terms(1_000), tls):
-        yield Ours(core, clients, project)
+        yield ServerBroadcaster(core, clients, project)
     await core.close("the end")
 
 
@@ -165,7 +165,7 @@ async def measure(broadcaster: Broadcaster, frames: int, size: int, turn: int, p
     for sent in range(0, frames, turn):
         await asyncio.sleep(max(0, began + sent / turn * pause / 1000 - time.monotonic()))
         for _ in range(turn):
-            broadcaster.tell(line())
+            broadcaster.broadcast(line())
         while broadcaster.behind():
             await asyncio.sleep(0.001)
     return cpu() - before

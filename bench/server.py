@@ -167,12 +167,12 @@ async def persistence(directory: Path) -> None:
         took = []
         for _ in range(100):
             await socket.send(json.dumps({"type": "execute", "project_id": project, "data": {"prompt": "/ask"}}))
-            question = await heard(socket, '"permission_request"')
+            question = await message_with(socket, '"permission_request"')
             answer = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
             began = time.perf_counter()
             await ask(socket, "permission_response", answer, project)
             took.append((time.perf_counter() - began) * 1000)
-            await heard(socket, '"run_finished"')
+            await message_with(socket, '"run_finished"')
     row("server: a decision, answered once it is kept (p50, p99)", spread(took), "p99 <= 10 ms")
 
 
@@ -182,7 +182,7 @@ def timed_save(place: Path, metadata: Metadata) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def heard(socket: ClientConnection, words: str) -> Any:
+async def message_with(socket: ClientConnection, words: str) -> Any:
     while words not in (message := str(await socket.recv())):
         pass
     return json.loads(message)

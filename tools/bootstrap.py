@@ -43,7 +43,7 @@ def ensure(kind: str) -> Path:
 def make_venv(directory: Path) -> None:
     """An empty virtual environment with pip, by whatever this machine has for it. Replaces what is there."""
     commands = _venv_commands(directory)
-    say(f"making {directory.relative_to(ROOT)} with {sys.executable} (once)")
+    log(f"making {directory.relative_to(ROOT)} with {sys.executable} (once)")
     for command in commands:
         run(command)
 
@@ -73,7 +73,7 @@ def run(command: list[str]) -> None:
         raise SetupError(f"{name} … ended with code {error.returncode}; its reason is above.") from error
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"drawbridge: {text}", file=sys.stderr, flush=True)
 
 
@@ -81,7 +81,7 @@ def _set_up(kind: str) -> None:
     if not _venv_works():
         make_venv(VENV)
     lock = LOCK_FILES[kind]
-    say(f"installing the packages of {lock.name} into .venv (once)")
+    log(f"installing the packages of {lock.name} into .venv (once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--require-hashes", "--requirement", str(lock)])
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from bootstrap import CACHE, ROOT, SetupError, say
+from bootstrap import CACHE, ROOT, SetupError, log
 
 CHECKERS = CACHE / "programs" / "checkers" / "node_modules"
 CONFIGURATION = ROOT / "tools" / "checkers"
@@ -72,7 +72,7 @@ def _has(what: str, there: bool, remedy: str) -> bool:
     if not there and os.environ.get("DRAWBRIDGE_REQUIRE_PROGRAMS") == "1":
         raise SetupError(f"{what} are missing (DRAWBRIDGE_REQUIRE_PROGRAMS is set): {remedy}")
     if not there:
-        say(f"skipped: {what}; to have them: {remedy}")
+        log(f"skipped: {what}; to have them: {remedy}")
     return there
 
 

@@ -36,17 +36,17 @@ MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache
 
 def setup(arguments: list[str]) -> None:
     python = bootstrap.ensure("dev" if arguments == ["--dev"] else "runtime")
-    bootstrap.say(f"ready: {python.with_name('drawbridge')}")
+    bootstrap.log(f"ready: {python.with_name('drawbridge')}")
 
 
 def serve(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
-    become([python, "-m", "drawbridge", "serve", *arguments])
+    replace_process([python, "-m", "drawbridge", "serve", *arguments])
 
 
 def demo(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
-    become([python, "-m", "drawbridge", "demo", *arguments])
+    replace_process([python, "-m", "drawbridge", "demo", *arguments])
 
 
 def test(arguments: list[str]) -> None:
@@ -61,11 +61,11 @@ def thorough(arguments: list[str]) -> None:
 def pytest_in_parallel(arguments: list[str]) -> None:
     workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs much of their time
     parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
-    become([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
+    replace_process([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
 
 
 def slow(arguments: list[str]) -> None:
-    become([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
+    replace_process([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
 
 
 def check(_arguments: list[str]) -> None:
@@ -81,7 +81,7 @@ def format_code(_arguments: list[str]) -> None:
 
 
 def bench(arguments: list[str]) -> None:
-    become([bootstrap.ensure("dev"), "-m", "bench", *arguments])
+    replace_process([bootstrap.ensure("dev"), "-m", "bench", *arguments])
 
 
 def vsix(_arguments: list[str]) -> None:
@@ -92,7 +92,7 @@ def vsix(_arguments: list[str]) -> None:
     version = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
     target = ROOT / "dist" / f"drawbridge-{version}.vsix"
     pack(folder, target)
-    bootstrap.say(f"packed {target.relative_to(ROOT)}; `code --install-extension` takes it")
+    bootstrap.log(f"packed {target.relative_to(ROOT)}; `code --install-extension` takes it")
 
 
 def lock(arguments: list[str]) -> None:
@@ -152,7 +152,7 @@ def step(command: list[str]) -> None:
         raise SystemExit(code)
 
 
-def become(command: list[str | Path]) -> None:
+def replace_process(command: list[str | Path]) -> None:
     """Replaces this process, so that signals, the terminal and the exit code are the command's own."""
     os.chdir(ROOT)
     sys.stdout.flush()
@@ -173,7 +173,7 @@ def main(arguments: list[str]) -> int:
     try:
         VERBS[arguments[0]](arguments[1:])
     except SetupError as error:
-        bootstrap.say(str(error))
+        bootstrap.log(str(error))
         return 1
     except KeyboardInterrupt:
         return 130

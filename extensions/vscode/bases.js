@@ -1,5 +1,5 @@
-// What each open file is based on: what was on disk when its document last agreed with it. VS Code by itself reads a file
-// anew that changed under a document without unsaved changes, so what that replaces has to be known beforehand.
+// The base of each open file: the content on disk when its document was last equal to it. VS Code itself reloads a file that
+// changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -11,8 +11,8 @@ const { stampOf } = require('./paths');
 const LARGEST_TEXT = 4 * 1024 * 1024;
 
 /**
- * Milliseconds after which a change without a modification counts as read from disk: of the first letter that a person
- * types, VS Code tells a moment before it tells that the document is now modified.
+ * Milliseconds after which a change without a modification counts as read from disk: for the first letter that a person
+ * types, VS Code reports the change a moment before it reports that the document is modified.
  */
 const SETTLING = 100;
 
@@ -20,7 +20,7 @@ const SETTLING = 100;
 const LOOK_EVERY = 100;
 
 /** Milliseconds for which a replaced text waits for a refresh to store it; no command of an agent takes longer. */
-const KEPT_FOR = 10 * 60 * 1000;
+const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
  * @typedef {import('vscode').TextDocument | import('vscode').NotebookDocument} Document
@@ -47,7 +47,7 @@ class Bases {
     this._pathOf = pathOf;
     /** @type {Map<string, Base>} by VS Code's path */
     this._bases = new Map();
-    /** Those who wait for a document to change. */
+    /** Callbacks that wait for a document to change. */
     this._waiting = new Set();
     const { workspace, window } = vscode;
     /** @param {Document} document */
@@ -91,7 +91,7 @@ class Bases {
   }
 
   /**
-   * The document and the disk hold the same now: it was just opened or saved. Restored unsaved changes have no known base.
+   * The document and the file are equal now: it was just opened or saved. Restored unsaved changes have no known base.
    *
    * @param {Document} document
    */
@@ -172,7 +172,7 @@ class Bases {
   }
 
   /**
-   * What was replaced since somebody last asked, if it is not long ago; it is handed out once.
+   * The text that was replaced since the last call, if that is recent; it is returned once.
    *
    * @param {string} path
    * @param {Document} document
@@ -182,7 +182,7 @@ class Bases {
     const base = this.of(path);
     const { replaced } = base;
     base.replaced = null;
-    return replaced && Date.now() - replaced.at < KEPT_FOR ? replaced.text : null;
+    return replaced && Date.now() - replaced.at < REPLACED_FOR ? replaced.text : null;
   }
 
   /**
@@ -251,7 +251,7 @@ class Bases {
     if (document.isDirty || stamp === null) return;
     const text = await this._text(document);
     if (text !== null && text === base.text) return;
-    const isRecent = base.replaced && Date.now() - base.replaced.at < KEPT_FOR;
+    const isRecent = base.replaced && Date.now() - base.replaced.at < REPLACED_FOR;
     if (base.text !== null && !isRecent) base.replaced = { text: base.text, at: Date.now() };
     Object.assign(base, { stamp, text, merged: false });
   }

@@ -1,4 +1,4 @@
-// Edits in whole lines, as the guard gives them, as replacements of ranges, as VS Code takes them. Pure.
+// Converts the guard's edits, in whole lines, to VS Code's replacements of ranges. Pure.
 'use strict';
 
 const { BadParams } = require('./lines');

@@ -1,15 +1,15 @@
-// What travels on a socket: one JSON object a line, a question or an answer. Pure: bytes in, lines or answers out.
+// The messages on a socket: one JSON object per line, a request or an answer. Pure: bytes in, lines or answers out.
 'use strict';
 
-/** Bytes of the longest line that is taken. */
+/** Bytes of the longest line that is accepted. */
 const LONGEST_LINE = 8 * 1024 * 1024;
 
 const NO_JSON = -32700;
 const NO_SUCH_METHOD = -32601;
 const BAD_PARAMS = -32602;
-const OURS = -32603;
+const INTERNAL_ERROR = -32603;
 
-/** A question whose parameters are missing or wrong; the text names the parameter. */
+/** A request with missing or invalid parameters; the text names the parameter. */
 class BadParams extends Error {}
 
 class LineTooLong extends Error {}
@@ -57,7 +57,7 @@ class Lines {
  */
 
 /**
- * The answer to one line. Never throws: whatever is wrong is said in the answer.
+ * The answer to one line. Never throws: the answer contains the error.
  *
  * @param {Buffer} line
  * @param {Methods} methods
@@ -80,7 +80,7 @@ async function respond(line, methods) {
   try {
     return { answer: { id, result: await methods[method](params) }, method };
   } catch (error) {
-    const code = error instanceof BadParams ? BAD_PARAMS : OURS;
+    const code = error instanceof BadParams ? BAD_PARAMS : INTERNAL_ERROR;
     return failed(id, method, code, String(error instanceof Error ? error.message : error));
   }
 }
@@ -100,4 +100,4 @@ function isObject(value) {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-module.exports = { BadParams, Lines, LineTooLong, LONGEST_LINE, OURS, respond };
+module.exports = { BadParams, Lines, LineTooLong, LONGEST_LINE, INTERNAL_ERROR, respond };

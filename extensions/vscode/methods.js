@@ -1,4 +1,4 @@
-// The guard's questions and what answers them; docs/internals/protocols/guard.md describes each.
+// The methods that the guard calls; docs/internals/protocols/guard.md describes each.
 'use strict';
 
 const { isAbsolute } = require('node:path');
@@ -18,7 +18,7 @@ const LARGEST_SELECTION = 100_000;
 /** Milliseconds within which the same notice is shown once: a window has a socket for each of its folders. */
 const SAME_NOTICE = 1000;
 
-/** A window's memory, and the methods that ask it. */
+/** The state of a window, and the methods that read it. */
 class Window {
   /**
    * @param {typeof import('vscode')} vscode the API

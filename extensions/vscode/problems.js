@@ -1,11 +1,11 @@
-// Errors and warnings that an edit brought: those that a file has now and had not before.
+// Errors and warnings that an edit introduced: those that a file has now and did not have before.
 'use strict';
 
 const MOST = 20;
 const MOST_REMEMBERED = 200;
 
-/** Milliseconds by which VS Code tells of a report later than it was made, at most: it collects them. */
-const TOLD_LATER = 50;
+/** Milliseconds by which VS Code delays a report of diagnostics, at most: it collects them. */
+const REPORT_DELAY = 50;
 
 /**
  * @typedef {{line: number, severity: string, message: string, source: string | null, code: string | null}} Problem the line is 1-based
@@ -91,7 +91,7 @@ class Problems {
   _note(uri) {
     const document = this._vscode.workspace.textDocuments.find((one) => String(one.uri) === String(uri));
     if (!document) return;
-    this._reported.set(String(uri), performance.now() - TOLD_LATER);
+    this._reported.set(String(uri), performance.now() - REPORT_DELAY);
     this._served.add(document.languageId);
   }
 

@@ -1,8 +1,8 @@
-// `refresh_buffer`: what is on disk is shown, unsaved changes are left alone, what was replaced is kept.
+// `refresh_buffer`: waits for a reload from disk, leaves unsaved changes alone, and stores a copy of the replaced text.
 //
-// VS Code itself reads a changed file anew where its document has no unsaved changes, and one undo takes that back. Nothing
-// here makes it: its command for that ("Revert File") acts on whatever editor is in front, whatever file it is given, and drops
-// unsaved changes. So this waits until it is done.
+// VS Code itself reloads a changed file if its document has no unsaved changes, and one undo reverts that. An extension can't
+// cause it: the command for it ("Revert File") acts on the editor in front, whatever file it is given, and drops unsaved
+// changes. So this only waits until it is done.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -11,7 +11,7 @@ const path = require('node:path');
 const { encode, isText } = require('./bases');
 const { countLines } = require('./documents');
 
-/** Milliseconds; VS Code takes 100 (measured), more where it reads many files anew at once. */
+/** Milliseconds; VS Code takes 100 (measured), and more if it reloads many files at once. */
 const PATIENCE = 1500;
 
 /**
@@ -57,7 +57,7 @@ function lines(document) {
 }
 
 /**
- * Where the copy lies now; null where it can't be written, and then VS Code has replaced the text all the same.
+ * The path of the copy; null if it can't be written, although VS Code has replaced the text all the same.
  *
  * @param {typeof import('vscode')} vscode
  * @param {string} backups

@@ -91,7 +91,7 @@ async function apply(vscode, document, edits, version) {
 }
 
 /**
- * Bytes that were no UTF-8 come as lone surrogates.
+ * Bytes that were not UTF-8 are received as lone surrogates.
  *
  * @param {string} line
  */

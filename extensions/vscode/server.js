@@ -1,4 +1,4 @@
-// A Unix socket that only this user can use, and what is said on it.
+// A Unix socket that only this user can use, and the answers to the lines on it.
 'use strict';
 
 const { once } = require('node:events');
@@ -75,7 +75,7 @@ async function makeWay(address) {
 }
 
 /**
- * Only a refused connection means that nobody listens; any other failure may be a full queue.
+ * Only a refused connection means that no process listens; any other failure may be a full queue.
  *
  * @param {string} address
  */
@@ -94,20 +94,20 @@ function isLive(address) {
  *
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
- * @param {(said: import('./lines').Answered) => void} answered is given each answer
+ * @param {(reply: import('./lines').Answered) => void} answered is given each answer
  * @returns {Promise<string>} why it was ended here; '' where the other side did
  */
 async function serve(socket, methods, answered) {
-  const gone = new AbortController();
-  socket.on('close', () => gone.abort());
+  const closed = new AbortController();
+  socket.on('close', () => closed.abort());
   const lines = new Lines();
   try {
     for await (const bytes of socket) {
       for (const line of lines.feed(bytes)) {
         if (line.toString('latin1').trim() === '') continue;
-        const said = await respond(line, methods);
-        answered(said);
-        if (!socket.write(JSON.stringify(said.answer) + '\n')) await once(socket, 'drain', { signal: gone.signal });
+        const reply = await respond(line, methods);
+        answered(reply);
+        if (!socket.write(JSON.stringify(reply.answer) + '\n')) await once(socket, 'drain', { signal: closed.signal });
       }
     }
     socket.end();

@@ -1,4 +1,4 @@
-// What a person is told about the guard: a quiet item in the status bar, and a page of text on request.
+// The status of the guard for the person: an unobtrusive item in the status bar, and a page of text on request.
 'use strict';
 
 class Status {

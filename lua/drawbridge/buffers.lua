@@ -1,4 +1,4 @@
---- Buffers of files: which there are, how they stand, what they hold.
+--- Buffers of files: finds them, and reports their state and content.
 local M = {}
 
 local loop = vim.uv or vim.loop
@@ -71,7 +71,7 @@ function M.is_empty(buffer)
   return vim.api.nvim_buf_call(buffer, vim.fn.wordcount).bytes == 0
 end
 
---- A place in a buffer as the bridge takes it.
+--- A position in a buffer, in the bridge's format.
 ---@param row integer From 0.
 ---@param column integer Bytes.
 ---@return {line: integer, column: integer|string}
@@ -116,7 +116,7 @@ end
 
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 
---- What saving would write of a buffer with unsaved changes, but for the lines themselves.
+--- The format in which saving would write a buffer with unsaved changes, without the lines.
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)

@@ -10,7 +10,7 @@ local function refuse(message)
   error({ code = 'UNUSABLE_FILE', message = message .. ' Nothing was opened.' }, 0)
 end
 
---- Reads a buffer. One whose swap file shows another editor at work becomes read-only; Neovim would fail half-way.
+--- Loads a buffer. If a swap file shows that another editor has it open, it becomes read-only; Neovim would fail half-way.
 local function read(buffer)
   local ok, problem = pcall(vim.fn.bufload, buffer)
   if not ok and tostring(problem):find('E325') then

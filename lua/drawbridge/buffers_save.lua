@@ -1,4 +1,4 @@
---- Saving a buffer for an agent: what `:w` would do, but an error where `:w` would ask.
+--- Saving a buffer for an agent: as `:w` does, but with an error if `:w` would ask.
 local buffers = require('drawbridge.buffers')
 
 local M = {}

@@ -1,11 +1,11 @@
---- Showing a file as the agent wrote it, without a question and without losing work.
+--- Shows a file as the agent wrote it, without a question and without losing work.
 local buffers = require('drawbridge.buffers')
 
 local M = {}
 
-local KEPT = 50 -- buffers of decided proposals whose files may still be written
+local MOST = 50 -- buffers of decided proposals whose files may still be written
 
-local kept = {} ---@type {id: string, target: drawbridge.Target}[]
+local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
 ---@class drawbridge.Target The person's own buffer of a file as it was when a proposal for it came.
 ---@field buffer integer
@@ -29,23 +29,23 @@ end
 --- Remembers the buffer of a decided proposal until the file is written.
 ---@param id string
 ---@param target drawbridge.Target?
-function M.keep(id, target)
+function M.remember(id, target)
   if target then
-    table.insert(kept, { id = id, target = target })
+    table.insert(remembered, { id = id, target = target })
   end
-  if #kept > KEPT then
-    table.remove(kept, 1)
+  if #remembered > MOST then
+    table.remove(remembered, 1)
   end
 end
 
 function M.forget_all()
-  kept = {}
+  remembered = {}
 end
 
-local function take(id)
-  for index, one in ipairs(kept) do
+local function recall(id)
+  for index, one in ipairs(remembered) do
     if one.id == id then
-      return table.remove(kept, index).target
+      return table.remove(remembered, index).target
     end
   end
 end
@@ -81,10 +81,10 @@ local function read_again(buffer, existed)
   end)
 end
 
---- The agent has written the file. Unsaved work gives way only where it is just what the proposal started from.
+--- The agent has written the file. Unsaved work is replaced only if it is exactly the text that the proposal started from.
 ---@param params {path: string, id: string}
 function M.written(params)
-  local known = take(params.id)
+  local known = recall(params.id)
   local buffer = buffers.find(params.path)
   if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
     return

@@ -1,4 +1,4 @@
---- The agents' command lines: which words run one, in which environment, and what completes its arguments.
+--- The agents' command lines: the command of each, its environment, and the completion of its arguments.
 local config = require('drawbridge.config')
 
 local M = {}

@@ -226,7 +226,7 @@ function M.names()
   end, OPTIONS)
 end
 
---- Puts `given` over the defaults, as a whole or not at all.
+--- Applies `given` over the defaults, completely or not at all.
 ---@param given table?
 ---@return string[] problems Empty when the options are in force; otherwise the former ones still are.
 function M.apply(given)

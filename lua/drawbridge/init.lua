@@ -1,13 +1,13 @@
 --- What a person's configuration calls: `require('drawbridge').setup{}` and the functions behind the commands.
 ---
---- Modules are required where they are used, so that an editor that never meets an agent loads next to nothing.
+--- Modules are required where they are used, so that an editor without an agent loads almost nothing.
 local M = {}
 
 local function say(text, level)
-  require('drawbridge.say').answer(text, level)
+  require('drawbridge.message').answer(text, level)
 end
 
---- What follows from the options: the bridge runs, unless `auto_start` is off, and the aliases are there or not.
+--- Applies the options: starts the bridge, unless `auto_start` is off, and creates or removes the aliases.
 local function put_into_force()
   local options = require('drawbridge.config').get()
   require('drawbridge.aliases').set(options.gemini.aliases)
@@ -16,7 +16,7 @@ local function put_into_force()
   end
 end
 
---- Once Neovim has started, so that its start is not slowed and other plugins' commands are there. Twice changes nothing.
+--- Runs after Neovim has started, so that its start is not slowed and other plugins' commands exist. Idempotent.
 local function put_into_force_soon()
   if vim.v.vim_did_enter == 1 then
     return put_into_force()
@@ -28,9 +28,9 @@ local function put_into_force_soon()
   })
 end
 
---- Takes the options over (`:help drawbridge-options`) and starts the bridge unless `auto_start` is off.
+--- Sets the options (`:help drawbridge-options`) and starts the bridge unless `auto_start` is off.
 ---
---- Where an option can't be used all problems are named, none is taken over and nothing is started.
+--- If an option is invalid, all problems are reported, no option is set and nothing is started.
 ---@param options? table
 ---@return boolean ok
 function M.setup(options)
@@ -41,14 +41,14 @@ function M.setup(options)
   local config = require('drawbridge.config')
   local problems = config.apply(options)
   if #problems > 0 then
-    require('drawbridge.say').problems('setup{}', problems)
+    require('drawbridge.message').problems('setup{}', problems)
     return false
   end
   put_into_force_soon()
   return true
 end
 
-local function start_and_say(command)
+local function start_and_report(command)
   require('drawbridge.server').when_ready(function(bridge, problem)
     if bridge then
       say(('%s: the bridge listens on port %d'):format(command, bridge.port))
@@ -65,7 +65,7 @@ function M.start()
   if phase == 'ready' or phase == 'starting' then
     return say((':DrawbridgeStart: the bridge is already running (%s)'):format(require('drawbridge.status').word()))
   end
-  start_and_say(':DrawbridgeStart')
+  start_and_report(':DrawbridgeStart')
 end
 
 --- `:DrawbridgeInstall`: asks, then installs the Python half and starts the bridge.
@@ -77,10 +77,10 @@ end
 function M.restart()
   local server = require('drawbridge.server')
   server.stop()
-  start_and_say(':DrawbridgeRestart')
+  start_and_report(':DrawbridgeRestart')
 end
 
---- `:DrawbridgeStop`: until the next start nothing brings the bridge back.
+--- `:DrawbridgeStop`: the bridge is not restarted until the next start.
 function M.stop()
   if require('drawbridge.server').stop() then
     say(':DrawbridgeStop: the bridge has stopped')
@@ -134,7 +134,7 @@ function M.reject()
   require('drawbridge.review').reject()
 end
 
---- `:DrawbridgeRejectHunk`: puts the hunk under the cursor back; the rest of the proposal keeps waiting.
+--- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor; the rest of the proposal keeps waiting.
 function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
@@ -156,7 +156,7 @@ function M.gemini(arguments)
   require('drawbridge.terminal').open('gemini', arguments or {})
 end
 
---- What a script may want to know; see `:help drawbridge.status()`.
+--- The state for scripts; see `:help drawbridge.status()`.
 ---@return table
 function M.status()
   return require('drawbridge.status').get()

@@ -1,7 +1,7 @@
 --- `:DrawbridgeInstall`: the Python half of the plugin, in the plugin's own `.venv`.
 local log = require('drawbridge.log')
 local program = require('drawbridge.program')
-local say = require('drawbridge.say')
+local message = require('drawbridge.message')
 
 local M = {}
 
@@ -19,9 +19,12 @@ end
 local function finished(code, last)
   running = false
   if code ~= 0 then
-    return say.answer((':DrawbridgeInstall: not installed: %s'):format(last or ('exit code %d'):format(code)), 'error')
+    return message.answer(
+      (':DrawbridgeInstall: not installed: %s'):format(last or ('exit code %d'):format(code)),
+      'error'
+    )
   end
-  say.answer(':DrawbridgeInstall: installed')
+  message.answer(':DrawbridgeInstall: installed')
   require('drawbridge').start()
 end
 
@@ -44,23 +47,23 @@ local function install(words)
     end),
   })
   if not started or job <= 0 then
-    return say.answer((":DrawbridgeInstall: %s can't be run"):format(words[1]), 'error')
+    return message.answer((":DrawbridgeInstall: %s can't be run"):format(words[1]), 'error')
   end
   running = true
   pcall(vim.fn.chanclose, job, 'stdin')
-  say.answer(':DrawbridgeInstall: installing; :DrawbridgeLog shows the progress')
+  message.answer(':DrawbridgeInstall: installing; :DrawbridgeLog shows the progress')
 end
 
 --- Asks and installs, without blocking Neovim.
 function M.run()
   local script = program.root() .. '/tools/dev.py'
   if running then
-    return say.answer(':DrawbridgeInstall: an installation is already running')
+    return message.answer(':DrawbridgeInstall: an installation is already running')
   elseif program.find() then
-    return say.answer(':DrawbridgeInstall: the Python half is already installed')
+    return message.answer(':DrawbridgeInstall: the Python half is already installed')
   elseif vim.fn.filereadable(script) == 0 or not python() then
     local missing = python() and script or 'python3'
-    return say.answer(
+    return message.answer(
       (':DrawbridgeInstall: %s is missing. Put a `drawbridge` on PATH instead.'):format(missing),
       'error'
     )
@@ -72,7 +75,7 @@ function M.run()
   if vim.fn.confirm(question, '&Yes\n&No', 2) == 1 then
     install(words)
   else
-    say.answer(':DrawbridgeInstall: nothing was installed')
+    message.answer(':DrawbridgeInstall: nothing was installed')
   end
 end
 

@@ -59,7 +59,7 @@ function M.attached()
   return bridge ~= nil
 end
 
---- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
+--- The state of the bridge; nil without one. `port` and `token` are set by its first announcement.
 ---@return drawbridge.Bridge?
 function M.state()
   local known = vim.deepcopy(bridge)
@@ -84,8 +84,8 @@ local function parent(pid)
   return tonumber(text:match('.*%) %S+ (%d+)'))
 end
 
---- Keeps the permission mode that the guard's hook reports; `process` has called the hook. It is that of a connected agent
---- if that process or one above it is one.
+--- Stores the permission mode that the guard's hook reports; `process` has called the hook. It belongs to a connected agent
+--- if that process or one of its ancestors is one.
 ---@param mode string
 ---@param process integer
 function M.report_mode(mode, process)
@@ -105,7 +105,7 @@ function M.report_mode(mode, process)
   end
 end
 
---- Lets go of the bridge: its views close without a decision. Also what to call when it is known to have ended.
+--- Disconnects from the bridge: its views close without a decision. Also called when the bridge has ended.
 function M.detach()
   if not bridge then
     return
@@ -227,7 +227,7 @@ handlers.folders = folders
 function handlers.tell(params)
   -- A second line would end in "Press ENTER".
   local words = params.message:gsub('%s*\n%s*', ' ')
-  require('drawbridge.say').told(words, params.level, params.level ~= 'info')
+  require('drawbridge.message').report(words, params.level, params.level ~= 'info')
   if params.level ~= 'info' then
     require('drawbridge.status').remember(words)
   end

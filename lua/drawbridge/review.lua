@@ -53,7 +53,7 @@ local watching ---@type integer? Autocommands while there are entries.
 local lapsed
 
 local function say(words)
-  require('drawbridge.say').answer('drawbridge: ' .. words, 'warn')
+  require('drawbridge.message').answer('drawbridge: ' .. words, 'warn')
 end
 
 local function find(id)
@@ -139,7 +139,7 @@ local function remove(entry, decision)
   entry.decided = true
   table.remove(entries, index)
   focus.forget(entry.id)
-  written.keep(entry.id, entry.target)
+  written.remember(entry.id, entry.target)
   local was_shown = entry.windows ~= nil
   view.close(entry)
   update_notice()
@@ -182,7 +182,7 @@ local function closed(entry, window)
   decide(entry, accepted)
   if not accepted then
     local why = aside and '; one of its windows was closed' or ''
-    require('drawbridge.say').told(('rejected: %s%s'):format(entry.name, why), 'info', aside)
+    require('drawbridge.message').report(('rejected: %s%s'):format(entry.name, why), 'info', aside)
   end
 end
 
@@ -261,7 +261,7 @@ function wait_for_turn(entry)
   update_notice()
 end
 
---- `:update` writes nothing where nothing was changed, but it is the person's word.
+--- `:update` writes nothing if nothing was changed, but it is still a decision of the person.
 function lapsed(given)
   for _, entry in ipairs(entries) do
     if entry.proposed == given.buffer and given.command == 'update' and not vim.bo[entry.proposed].modified then
@@ -271,7 +271,7 @@ function lapsed(given)
   end
 end
 
---- Takes a proposal up; its text is filled into the buffers that are answered, then it is `ready`.
+--- Registers a proposal. Returns its buffers; the bridge fills in the text, and then calls `ready`.
 ---@return {proposed: integer, old: integer?, inline: boolean}
 function M.propose(params)
   M.withdraw({ id = params.id })
@@ -298,7 +298,7 @@ function M.ready(params)
   wait_for_turn(entry)
 end
 
---- The proposed text as the person has made it so far; nothing of it where they left it as it came.
+--- The proposed text with the person's edits so far; no text if there are none.
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then
@@ -306,7 +306,7 @@ function M.proposed(params)
   end
 end
 
---- Takes a proposal back without a decision. Unknown ids are ignored.
+--- Withdraws a proposal without a decision. Unknown ids are ignored.
 function M.withdraw(params)
   local entry = find(params.id)
   if entry then
@@ -331,7 +331,7 @@ function M.count(params)
   end
 end
 
---- Replaces lines of the proposed text if it still is what the bridge saw.
+--- Replaces lines of the proposed text if it has not changed since the bridge read it.
 function M.put_back(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
@@ -340,7 +340,7 @@ function M.put_back(params)
 end
 
 local function answer(words)
-  require('drawbridge.say').answer(words, 'warn')
+  require('drawbridge.message').answer(words, 'warn')
 end
 
 --- Accepts the proposal under the cursor, else the only or newest one; one that was not seen yet is opened instead.
@@ -370,7 +370,7 @@ function M.reject()
   return true
 end
 
---- Puts the hunk under the cursor back to the present text.
+--- Reverts the hunk under the cursor to the current text.
 ---@return boolean asked
 function M.reject_hunk()
   local entry = under_cursor()
@@ -383,7 +383,7 @@ function M.reject_hunk()
   return true
 end
 
---- Opens the proposal that waits longest, now; else goes to one that is shown.
+--- Opens the proposal that has waited longest; otherwise goes to one that is shown.
 ---@return boolean opened
 function M.open()
   for _, entry in ipairs(entries) do

@@ -1,7 +1,7 @@
 --- What the person has selected, reported a moment after they stop moving.
 ---
---- Lines count from 0. A column goes over as a number where the line is ASCII up to it, else as the bytes before it. Whole
---- lines (`V`) reach from the start of the first to the end of the last, without its line end: just the lines that are lit.
+--- Lines count from 0. A column is sent as a number if the line is ASCII up to it, else as the bytes before it. Whole lines
+--- (`V`) reach from the start of the first to the end of the last, without its line end: exactly the highlighted text.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 
@@ -131,7 +131,7 @@ local function place_of(mark)
   return { row = found[2] - 1, column = found[3] - 1 }
 end
 
---- The selection between two places of the current buffer.
+--- The selection between two positions of the current buffer.
 local function selected(kind, anchor, cursor)
   local buffer = vim.api.nvim_get_current_buf()
   local from, to = anchor, cursor
@@ -232,7 +232,7 @@ function M.active_buffer()
   return active and vim.api.nvim_buf_is_loaded(active) and active or nil
 end
 
---- The selection now, or the last one where a terminal or another special buffer has the focus; nil when no file is active.
+--- The current selection, or the last one if a terminal or another special buffer has the focus; nil if no file is active.
 function M.current()
   return M.active_buffer() and (now() or reported)
 end

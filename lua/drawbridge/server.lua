@@ -2,7 +2,7 @@
 local config = require('drawbridge.config')
 local log = require('drawbridge.log')
 local program = require('drawbridge.program')
-local say = require('drawbridge.say')
+local message = require('drawbridge.message')
 
 local M = {}
 
@@ -44,7 +44,7 @@ local function known_bridge()
   end
 end
 
---- The only way into another phase; a status line shows it.
+--- Changes the phase, which a status line shows. Nothing else sets it.
 ---@param phase drawbridge.Phase
 local function enter(phase)
   state.phase = phase
@@ -60,7 +60,7 @@ local function fail(what, problem)
   if #waiting > 0 then
     answer_waiting(nil, problem)
   else
-    say.notice(what .. problem, 'error')
+    message.notice(what .. problem, 'error')
   end
 end
 
@@ -93,7 +93,7 @@ local function read_line(line)
   end
 end
 
---- Joins what the channel hands over in pieces (`:help channel-lines`) to whole lines.
+--- Joins the pieces that a channel delivers (`:help channel-lines`) to complete lines.
 local function line_reader()
   local rest = ''
   return function(_, pieces)
@@ -117,7 +117,7 @@ local function pause_then_launch(code)
   if #state.restarts >= RESTARTS then
     return fail('the bridge keeps exiting: ', reason)
   end
-  say.notice('the bridge restarts: ' .. reason, 'info')
+  message.notice('the bridge restarts: ' .. reason, 'info')
   table.insert(state.restarts, now)
   enter('pausing')
   vim.defer_fn(function()
@@ -220,7 +220,7 @@ local function close_stdin(job)
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
---- Stops the bridge. Returns at once; it takes its lock file with it and closes what it has open.
+--- Stops the bridge, which removes its lock file and closes its views. Returns at once.
 ---@return boolean was_running
 function M.stop()
   state.launch_again = false
@@ -244,7 +244,7 @@ function M.stop()
   return was_running
 end
 
---- Neovim ends: the bridge sees its stdin close and follows. Nothing is waited for.
+--- Neovim ends: the bridge's stdin closes, so it ends too. Does not wait for it.
 function M.leave()
   state.phase = 'leaving'
   if state.job then
@@ -252,7 +252,7 @@ function M.leave()
   end
 end
 
---- Calls back once with where the bridge is, or with nil and the reason; starts the bridge where it does not run.
+--- Calls back once with the bridge's address, or with nil and the reason; starts the bridge if it does not run.
 ---@param callback fun(bridge: drawbridge.Bridge?, problem: string?)
 function M.when_ready(callback)
   if known_bridge() then
@@ -272,7 +272,7 @@ function M.when_ready(callback)
   end, READY_WITHIN)
 end
 
---- What is known of the process. Cheap.
+--- The state of the process. Cheap.
 ---@return {phase: drawbridge.Phase, problem?: string, port?: integer, pid?: integer, lock_file?: string, discovery_file?: string, program?: string[]}
 function M.status()
   local ready = state.ready or {}

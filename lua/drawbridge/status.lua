@@ -1,4 +1,4 @@
---- How things stand: a few characters for a status line, a table for scripts, a small window for people.
+--- The status: a few characters for a status line, a table for scripts, a small window for people.
 local M = {}
 
 --- The link's and the reviews' modules, but only where something has loaded them already: asking costs nothing.
@@ -89,7 +89,7 @@ end
 
 local last ---@type {text: string, at: integer}? The last report of the bridge.
 
---- Keeps a report of the bridge for `:DrawbridgeStatus`.
+--- Stores a report of the bridge for `:DrawbridgeStatus`.
 ---@param text string
 function M.remember(text)
   last = { text = text, at = os.time() }

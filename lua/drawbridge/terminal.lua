@@ -1,7 +1,7 @@
 --- `:DrawbridgeClaude` and `:DrawbridgeGemini`: each agent's CLI in a terminal window of its own, connected to the bridge.
 local cli = require('drawbridge.cli')
 local config = require('drawbridge.config')
-local say = require('drawbridge.say')
+local message = require('drawbridge.message')
 
 local M = {}
 
@@ -119,7 +119,7 @@ local function ended(agent, buffer, code)
     end
     vim.api.nvim_buf_delete(buffer, { force = true })
   elseif code ~= 0 then
-    say.answer(('%s: ended with code %d'):format(cli.agents[agent].command, code), 'warn')
+    message.answer(('%s: ended with code %d'):format(cli.agents[agent].command, code), 'warn')
   end
 end
 
@@ -152,7 +152,7 @@ local function run(agent, words, bridge)
   if not started or job <= 0 then
     vim.api.nvim_buf_delete(buffer, { force = true })
     local reason = started and 'not started' or job
-    return say.answer(('%s: %s: %s'):format(cli.agents[agent].command, words[1], reason), 'error')
+    return message.answer(('%s: %s: %s'):format(cli.agents[agent].command, words[1], reason), 'error')
   end
   vim.bo[buffer].bufhidden = 'hide'
   rename(buffer, cli.agents[agent].name)
@@ -166,9 +166,9 @@ local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true
   elseif program == agent then
-    say.answer(('drawbridge: no %s; %s'):format(agent, cli.agents[agent].install), 'error')
+    message.answer(('drawbridge: no %s; %s'):format(agent, cli.agents[agent].install), 'error')
   else
-    say.answer(("drawbridge: %s can't be run (%s)"):format(program, cli.agents[agent].option), 'error')
+    message.answer(("drawbridge: %s can't be run (%s)"):format(program, cli.agents[agent].option), 'error')
   end
   return false
 end
@@ -181,7 +181,7 @@ function M.open(agent, arguments)
   if session and vim.api.nvim_buf_is_valid(session.buffer) then
     focus(session.buffer)
     if #arguments > 0 then
-      say.answer(('%s: already running; end it to use other arguments'):format(command), 'warn')
+      message.answer(('%s: already running; end it to use other arguments'):format(command), 'warn')
     end
     return
   end
@@ -195,7 +195,7 @@ function M.open(agent, arguments)
     if bridge then
       run(agent, words, bridge)
     else
-      say.answer(('%s: not started: %s'):format(command, problem), 'error')
+      message.answer(('%s: not started: %s'):format(command, problem), 'error')
     end
   end)
 end

@@ -1,4 +1,4 @@
---- The view of one proposal: its windows, opened and taken away without a trace.
+--- The view of one proposal: opens its windows, and closes them without side effects on the layout.
 local bar = require('drawbridge.view_bar')
 local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
@@ -67,7 +67,7 @@ local function close_windows(entry)
   place.quietly(function()
     local with_focus = entry.had_focus or M.is_inside(entry)
     diff.leave(entry)
-    room.keep_terminals(function()
+    room.preserve_terminals(function()
       for name, window in pairs(entry.windows) do
         if name == 'proposed' or not entry.borrowed then
           close_window(window)
@@ -75,7 +75,7 @@ local function close_windows(entry)
       end
     end)
     bar.clean()
-    place.come_back(entry.place, with_focus, entry.borrowed and entry.windows.old)
+    place.restore(entry.place, with_focus, entry.borrowed and entry.windows.old)
     room.release_tab_line(entry.id)
     entry.windows, entry.tab, entry.borrowed = nil, nil, nil
   end)
@@ -157,7 +157,7 @@ local function to_first_change(entry)
   inline.make_room_at_top(entry.proposed)
 end
 
---- Opens the view in front of the person. `closed` is called when a part of it goes, by whatever hand.
+--- Opens the view in front of the person. `closed` is called when anything closes a part of it.
 ---@param entry drawbridge.Entry
 ---@param closed fun(entry: drawbridge.Entry, window?: integer) With the window that goes, where it is one.
 ---@return string? problem Why it could not be opened; nothing of it is left then.
@@ -165,7 +165,7 @@ function M.open(entry, closed)
   entry.place = place.remember()
   entry.windows = {}
   local ok, problem = pcall(place.quietly, function()
-    room.keep_terminals(function()
+    room.preserve_terminals(function()
       open_windows(entry)
     end)
     to_first_change(entry)
@@ -210,7 +210,7 @@ function M.hide(entry)
   end
 end
 
---- Takes the windows and buffers away; the focus goes back where it was if it is in them.
+--- Removes the windows and buffers; restores the focus if it is in them.
 ---@param entry drawbridge.Entry
 function M.close(entry)
   notice.hide(entry.note_notice)

@@ -80,7 +80,7 @@ local function proposed_line(entry, with_name, width)
   }, width)
 end
 
---- What the line of the window says that is being drawn. Called at each redraw, so that it always fits.
+--- The text of the line in the window that is being drawn. Called at each redraw, so that it always fits.
 function M.line()
   local window = vim.api.nvim_get_current_win()
   return lines[window] and lines[window](vim.api.nvim_win_get_width(window)) or ''
@@ -107,7 +107,7 @@ function M.on_old(entry, window)
   vim.wo[window][OPTION] = LINE
 end
 
---- What the window itself had in the place of the line; for `take_off`.
+--- The window's former value of the option that shows the line; for `remove`.
 ---@param window integer
 ---@return string
 function M.below(window)
@@ -118,12 +118,12 @@ end
 
 ---@param window integer
 ---@param below string
-function M.take_off(window, below)
+function M.remove(window, below)
   lines[window] = nil
   vim.wo[window][OPTION] = below
 end
 
---- Forgets windows that are gone.
+--- Drops windows that no longer exist.
 function M.clean()
   for window in pairs(lines) do
     if not vim.api.nvim_win_is_valid(window) then

@@ -1,5 +1,5 @@
---- Whether a write of a proposal is the person's word. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
---- window, are; `:wa`, an autosave plugin's write, a timer's or another program's are not. What can't be told is not.
+--- Whether a write of a proposal is a decision of the person. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
+--- window, are; `:wa` and writes by an autosave plugin, a timer or another program are not, nor is a write of unknown origin.
 local M = {}
 
 -- Each command's shortest form and its full one.
@@ -106,7 +106,7 @@ function M.is_acting()
   return acting
 end
 
---- Takes up a consent that lapsed.
+--- Restores a consent that lapsed.
 function M.renew(consent)
   armed = consent
 end

@@ -27,7 +27,7 @@ local function lines_of(buffer)
   return vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
 end
 
---- The person's own buffer if it holds just the text that the proposal starts from.
+--- The person's own buffer if it contains exactly the text that the proposal starts from.
 local function own_buffer(entry)
   local target = entry.target
   if
@@ -103,7 +103,7 @@ function M.leave(entry)
       vim.cmd('normal! zE')
     end)
   end
-  bar.take_off(window, entry.old_options.bar)
+  bar.remove(window, entry.old_options.bar)
 end
 
 return M

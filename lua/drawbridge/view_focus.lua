@@ -1,4 +1,4 @@
---- When something may come in front of the person: never while they type.
+--- Decides when a window may open in front of the person: never while they type.
 local draft = require('drawbridge.terminal_draft')
 
 local M = {}
@@ -85,7 +85,7 @@ function M.when_free(id, run, also)
   timer:start(POLL, POLL, vim.schedule_wrap(look))
 end
 
---- What waits under `id` is not wanted any more.
+--- Cancels the call that waits under `id`.
 function M.forget(id)
   waiting = vim.tbl_filter(function(one)
     return one.id ~= id

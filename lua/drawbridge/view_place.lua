@@ -1,7 +1,7 @@
---- Where the person is, and the way back there.
+--- Remembers the person's position and layout, and restores them.
 local M = {}
 
---- Runs `run` without autocommands: other plugins are not told of windows that come and go.
+--- Runs `run` without autocommands, so that other plugins do not react to temporary windows.
 ---@param run fun()
 function M.quietly(run)
   local ignored = vim.o.eventignore
@@ -17,7 +17,7 @@ local function view_of(window)
   return vim.api.nvim_win_call(window, vim.fn.winsaveview)
 end
 
---- What sizes of windows depend on.
+--- The values that the sizes of windows depend on.
 local function screen()
   local options = vim.o
   return {
@@ -29,7 +29,7 @@ local function screen()
   }
 end
 
---- What `come_back` needs.
+--- The state that `restore` needs.
 ---@return table place
 function M.remember()
   local place = {
@@ -55,7 +55,7 @@ function M.remember()
   return place
 end
 
---- Gives windows their sizes back where there are the same windows on the same screen.
+--- Restores the sizes of windows if the same windows are on the same screen.
 local function restore_sizes(place)
   if not vim.deep_equal(vim.fn.winlayout(), place.layout) or not vim.deep_equal(screen(), place.screen) then
     return
@@ -95,7 +95,7 @@ end
 ---@param place table
 ---@param with_focus boolean
 ---@param borrowed integer?
-function M.come_back(place, with_focus, borrowed)
+function M.restore(place, with_focus, borrowed)
   if not vim.api.nvim_tabpage_is_valid(place.tab) then
     return
   end

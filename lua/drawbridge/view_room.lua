@@ -16,7 +16,7 @@ local function is_float(window)
   return vim.api.nvim_win_get_config(window).relative ~= ''
 end
 
---- A window of one cell that is never seen or entered.
+--- A window of one cell that is never visible or entered.
 local function speck(buffer)
   return vim.api.nvim_open_win(buffer, false, {
     relative = 'editor',
@@ -84,7 +84,7 @@ end
 
 --- Runs `run`, which opens or closes windows, and keeps the size of all terminals in this tab page.
 ---@param run fun()
-function M.keep_terminals(run)
+function M.preserve_terminals(run)
   local fixed = {}
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
     if is_terminal(window) and not is_float(window) then

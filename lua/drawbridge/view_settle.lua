@@ -1,4 +1,4 @@
---- The first moment of a view: keys that are typed now were meant for what was shown before. They decide and change nothing.
+--- The first moment of a view: keys typed now were meant for what was shown before, so they decide and change nothing.
 local config = require('drawbridge.config')
 
 local M = {}

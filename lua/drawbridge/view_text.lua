@@ -1,4 +1,4 @@
---- The buffers of a proposal: the proposed text, the present one beside it, and what the person made of it.
+--- The buffers of a proposal: the current text, the proposed text, and the person's edits of it.
 local buffers = require('drawbridge.buffers')
 local place = require('drawbridge.view_place')
 
@@ -42,7 +42,7 @@ function M.create(entry)
   end)
 end
 
---- After the text is in: what was filled can't be undone, and is not a change.
+--- Called after the text was filled in: that step can't be undone, and is not a change.
 ---@param entry drawbridge.Entry
 function M.finish(entry)
   place.quietly(function()
@@ -113,8 +113,8 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- What the person made of the proposed text; nil where it is as it came. Lines go as one string: many small ones would
---- take Neovim long to pack.
+--- The proposed text with the person's edits; nil if there are none. Lines are sent as one string: Neovim would need long to
+--- pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
 function M.changed(entry)

@@ -73,7 +73,7 @@ class TestSaysWhyNot:
 
 
 class TestLongMessages:
-    LONG = "require('drawbridge.say').answer(('word '):rep(200) .. 'end')"
+    LONG = "require('drawbridge.message').answer(('word '):rep(200) .. 'end')"
 
     @pytest.mark.parametrize("columns", [40, 80, 200])
     def test_they_are_cut_to_the_line_and_whole_in_the_log(self, editor: Neovim, columns: int) -> None:

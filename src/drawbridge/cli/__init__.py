@@ -4,7 +4,7 @@ Each command is a module of this package, which has
 
 - ``SUMMARY``: what it does, in a few words, without a capital and a full stop;
 - ``add_arguments(parser)``: adds its arguments, and what more the help says of it;
-- ``run(chosen) -> int``: makes typed settings of the parsed arguments, calls the job, and returns the exit code.
+- ``run(chosen) -> int``: turns the parsed arguments into typed settings, calls the job, and returns the exit code.
 
 A module imports its job in ``run`` only, since the help, the completion and the documentation import all of them.
 """
@@ -35,7 +35,7 @@ COMMANDS: Final = (
     "completion",
     "help",
 )
-"""In the order of the help."""
+"""All commands, in the order of the help."""
 
 ALIASES: Final = {"neovim": "nvim"}
 
@@ -68,7 +68,7 @@ def _main(given: list[str]) -> int:
         except SystemExit as stop:
             if name != "hook" or not stop.code:
                 raise
-            # The agent would take exit code 2 for a denial, and stop all its work for a misspelled flag.
+            # The agent would treat exit code 2 as a denial, and stop all work because of a misspelled flag.
             return int(command.refuse_arguments(given[1:]))
     try:
         return int(command.run(chosen))

@@ -32,7 +32,7 @@ _drawbridge() {
 }
 complete -o default -F _drawbridge drawbridge
 """
-"""Where no word fits (a flag's file or number, all that follows ``nvim``), the shell completes names of files."""
+"""If no word fits (a flag's file or number, the arguments of ``nvim``), the shell completes file names."""
 
 ZSH: Final = """\
 autoload -Uz bashcompinit && bashcompinit
@@ -40,7 +40,7 @@ autoload -Uz bashcompinit && bashcompinit
 
 
 class Word(NamedTuple):
-    """A command or a flag. ``values``: what may follow it; () where that is free, None where nothing does."""
+    """A command or a flag. ``values``: the possible values; () for any value, None if it takes none."""
 
     text: str
     help: str
@@ -64,7 +64,7 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 def _commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], list[Word]]]:
-    """("setup", "claude") → what can be said there, for each command; the first has the empty path."""
+    """("setup", "claude") → the words that may follow, for each command; the first path is empty."""
     words: list[Word] = []
     below = []
     for action in parser._actions:  # argparse has no other way in

@@ -71,7 +71,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def _server(data: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A server and its ready line. It is stopped, with all its agents, when the block is left."""
+    """A server and its ready line. It is stopped, with all its agents, at the end of the block."""
     arguments = ["--json", "--no-tls", "--port", "0", "--data-dir", str(data), "--allow", str(directory)]
     command = [sys.executable, "-P", "-m", "drawbridge", "serve", *arguments, "--log-level", "warning"]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
@@ -115,7 +115,7 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
 
 
 def _browse(address: str, place: Path) -> None:
-    """Through a private file that leads there: every user of the machine can read a program's arguments, and the token."""
+    """Opens the browser through a private file: every user of the machine could read the token in a program's arguments."""
     leads = place / "open.html"
     leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
     webbrowser.open(leads.as_uri())

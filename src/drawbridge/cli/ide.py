@@ -1,4 +1,4 @@
-"""``drawbridge ide``: one editor, as an IDE that coding agents can use."""
+"""``drawbridge ide``: makes one editor an IDE for coding agents."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class _Shown(Struct, eq=False):
     edited: bool = False
 
     def difference(self, lines: list[str]) -> tuple[list[str], tuple[Hunk, ...]]:
-        """The lines of the present text, and what ``lines`` change in them. Blocking. They are not kept: most proposals are
-        decided as they came."""
+        """The lines of the current text, and the hunks that turn them into ``lines``. Blocking. They are not stored: most
+        proposals are decided without an edit."""
         old_lines = text.split(self.proposal.old_text).lines
         return old_lines, hunks.diff(old_lines, lines)
 
@@ -226,7 +226,7 @@ def _decision(proposal: Proposal, payload: dict[str, Any]) -> Accepted | Rejecte
 
 
 def _text(proposal: Proposal, payload: dict[str, Any]) -> str:
-    """What the view holds; where nothing was edited that is the very text that was proposed."""
+    """The text in the view; exactly the proposed text if nothing was edited."""
     if "text" not in payload:
         return proposal.new_text
     lines = [] if payload["empty"] else payload["text"].split("\n")

@@ -250,7 +250,7 @@ class Editor(Protocol):
     async def tabs(self) -> Sequence[Tab]: ...
 
     async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
-        """The diagnostics of one file (one entry, may be empty) or of all files with any; at most ``DIAGNOSTICS_LIMIT``."""
+        """Those of one file (one entry, maybe empty) or of all files that have some. At most ``DIAGNOSTICS_LIMIT`` in all."""
         ...
 
     async def status(self, path: str) -> BufferStatus | None:
@@ -297,8 +297,8 @@ class Editor(Protocol):
     async def type_prompt(self, terminal: int, text: str) -> None:
         """Send a prompt to the agent in a terminal, named by its process, as if the person had typed it; focus and mode stay.
 
-        Control characters are removed, except line ends and tabs. Raises ``Refused`` if nothing was sent: the terminal
-        does not exist, shows no prompt, or the person has begun to type in it.
+        Control characters are removed, except line ends and tabs. Raises ``Refused`` if nothing was sent: the terminal no
+        longer exists, shows no prompt, or the person has begun to type in it.
         """
         ...
 

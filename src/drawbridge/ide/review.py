@@ -327,7 +327,7 @@ class Reviews:
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
-    """The file's text once it has changed: ``expected`` at once, another when it stays. None: nothing was written in time."""
+    """The file's text after a change: ``expected`` at once, any other once it is stable. None: no write in time."""
     clock = asyncio.get_running_loop().time
     deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0
     for step in itertools.count():

@@ -179,7 +179,7 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
 
 
 def _missing(words: list[str]) -> str:
-    """The first missing file among the interpreter, the stub and the copy that the stub names."""
+    """The problem ("" for none) with the first unusable file: the interpreter, the stub or the copy that the stub names."""
     if not os.access(words[0], os.X_OK):
         return f"{words[0]} is gone" if not os.path.exists(words[0]) else f"{words[0]} can't be run"
     for stub in (word for word in words[1:] if word.endswith(".py")):

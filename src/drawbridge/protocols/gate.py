@@ -28,7 +28,7 @@ class Head(Struct, frozen=True):
         return [value for key, value in self.headers if key == name]
 
     def one(self, name: str) -> str | None:
-        """The only value of a header; None when it is missing *or ambiguous* (sent twice)."""
+        """The only value of a header; None if it is missing *or ambiguous* (sent twice)."""
         values = self.all(name)
         return values[0] if len(values) == 1 else None
 

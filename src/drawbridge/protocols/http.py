@@ -1,7 +1,7 @@
 """One server connection without I/O: HTTP/1.1 requests one after the other, or a WebSocket if one of them asked for it.
 
-Feed bytes to ``receive``, act on the events that it returns, send what ``outgoing`` gives. HTTP is h11's; what is ours is the
-order of things and the bounds: nothing of a body is read before the head was let in.
+Feed bytes to ``receive``, handle the events that it returns, and send the bytes of ``outgoing``. h11 parses HTTP; this module
+adds the order and the limits: no part of a body is read before the head is accepted.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class HttpConnection:
     # answers to Body
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> Sequence[Event]:
-        """The whole answer; the connection stays open for the next request, whose events are returned if it is here."""
+        """Sends a complete answer; the connection stays open. Returns the events of the next request if it has arrived."""
         self._send_response(status, body, headers)
         return self._next_request()
 

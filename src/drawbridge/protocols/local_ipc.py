@@ -1,11 +1,12 @@
 """The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Pure.
 
-Two kinds of programs of the server's own user connect there. The hook of an agent in a terminal sends one line and leaves
+Two kinds of programs of the server's own user connect there. The hook of an agent in a terminal sends one line and disconnects
 or, with a question, waits for one line. A bridge stays connected: it reports the changes that its own agents propose in its
 editor, and shows there what other agents propose. A connection that closes without a message means that the server has
-ended: hooks and bridges send what is open again to the next server.
+ended: hooks and bridges send open questions and proposals again to the next server.
 
-A change is decided once: where editor and clients can both decide, the bridge asks the server before it obeys its editor.
+A change is decided once: if editor and clients can both decide, the bridge asks the server before it applies the editor's
+decision.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """The hook of an agent was called. ``payload`` is what the agent gave it; ``pid`` is the agent's process.
+    """The hook of an agent was called. ``payload``: its input; ``pid``: the agent's process.
 
-    ``question`` identifies the question, however often it is sent; empty: nobody waits for an answer. ``background``: the
-    agent's daemon runs the session (``claude --bg``), outside of any terminal of the person.
+    ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an answer.
+    ``background``: the agent's daemon runs the session (``claude --bg``), outside of any terminal of the person.
     """
 
     pid: int

@@ -1,9 +1,9 @@
 """Neovim's msgpack-RPC without I/O: bytes in, events out; calls in, bytes out.
 
-Every message is one array: ``[0, id, method, params]`` asks, ``[1, id, error, result]`` answers, ``[2, method, params]``
-tells (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings may hold any bytes in Neovim, so they are
-decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab pages are msgpack extension values and
-pass through as ``msgpack.ExtType``.
+Every message is one array: a request ``[0, id, method, params]``, a response ``[1, id, error, result]`` or a notification
+``[2, method, params]`` (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings in Neovim may contain any
+bytes, so they are decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab pages are msgpack extension
+values and are passed on as ``msgpack.ExtType``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Connection:
         return self._pack([2, method, params])
 
     def receive(self, data: bytes) -> list[Event]:
-        """What came in whole with ``data``. Raises ``BadMessage``."""
+        """The messages that ``data`` completes. Raises ``BadMessage``."""
         try:
             self._unpacker.feed(data)
             return [_event(message) for message in self._unpacker]
@@ -80,7 +80,7 @@ class Connection:
         try:
             packed: bytes = self._packer.pack(message)
         except (ValueError, TypeError, OverflowError) as error:
-            # The packer keeps what it had of a message that failed.
+            # After a failure the packer still contains a part of the message.
             self._packer.reset()
             raise BadMessage(f"The value can't be encoded as msgpack: {error}.") from None
         return packed

@@ -73,7 +73,7 @@ class Backlog:
     def after(self, last_id: int) -> Iterator[tuple[int, bytes]]:
         """Id and bytes of each event that a reader has not received after ``last_id``, in order.
 
-        All of them for an id that was never given out.
+        All of them for an unknown id.
         """
         seen = last_id if last_id <= self._last_id else 0
         return ((kept.id, event(kept.data, kept.id)) for kept in list(self._kept) if kept.id > seen)

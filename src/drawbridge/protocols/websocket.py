@@ -20,12 +20,12 @@ LONGEST_REASON: Final = 123
 """Bytes: the size of a close frame. A longer reason is cut."""
 
 _no_frames: Final = logging.getLogger("drawbridge.frames")
-"""The core's own would write tokens and prompts into a log of the level debug."""
+"""Replaces the library's logger, which would write tokens and prompts to a log of the level debug."""
 _no_frames.setLevel(logging.INFO)
 
 
 class Message(Struct, frozen=True):
-    """A whole message. Binary ones are taken as text where the connection was made so."""
+    """A complete message. Binary messages count as text if the connection was configured so."""
 
     text: str
 
@@ -76,7 +76,7 @@ class WebSocketConnection:
     """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True) -> None:
-        """``message_limit``: bytes of one message, all its fragments together. Else than as text, binary is refused."""
+        """``message_limit``: bytes of one message, all its fragments together. Binary messages are refused, unless as text."""
         self._binary_as_text = binary_as_text
         self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
         self._parts = bytearray()
@@ -85,7 +85,7 @@ class WebSocketConnection:
         self._out: list[bytes] = []
         self.finished = False
         self.unfinished_limit: int | None = None
-        """Bytes of a message that may be kept while its end has not come; None: as many as a message may have."""
+        """Bytes of an incomplete message that may be buffered; None: as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
         """Take bytes from the network; b"" is its end."""

@@ -1,8 +1,8 @@
 """Settings: defaults < file < environment < flags.
 
 Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type and
-default, with the ``Spec`` in its annotation, are all there is to know about a setting: the flags, the keys of the file, the
-names of the environment variables, the tables in the documentation and the completion follow from them.
+default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
+names of the environment variables, the tables in the documentation and the completion are derived from them.
 
 The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; each command
 reads the table of its own name. Environment variables are the fields' names in capitals, prefixed with ``DRAWBRIDGE_`` for
@@ -33,7 +33,7 @@ STARTING: Final = ("ide", "serve")
 
 
 class Spec(NamedTuple):
-    """What a setting's type and default do not say."""
+    """The properties of a setting besides its type and default."""
 
     help: str
     metavar: str = ""
@@ -94,7 +94,7 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
 
 
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
-    """Adds the flags of ``table``; one that is not given stays out of the parsed namespace.
+    """Adds the flags of ``table``; a flag that is not given is not in the parsed namespace.
 
     Values stay text: ``load`` checks them with those of the file and the environment, to report all problems at once.
     """
@@ -191,7 +191,7 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
 
 
 def _parse(setting: Setting, text: str) -> Any:
-    """The value that a flag or a variable gives as text; the text itself where it can't be one, which ``_checked`` reports."""
+    """The value for the text of a flag or variable; the text itself if it is invalid, which ``_checked`` reports."""
     if setting.kind == "number":
         return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
     if setting.kind == "amount":

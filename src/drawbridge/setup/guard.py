@@ -181,7 +181,7 @@ def _without_ask_mode(agent: AgentHooks, document: Document, made: Record) -> Do
 
 def _record(agent: AgentHooks, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
     there = hooks.containers(loaded.document, former)
-    # Of hooks whose record is lost, their lists and objects count as setup's too, once nothing else is in them.
+    # Without a record, the lists and objects of the hooks count as made by setup, once they are empty.
     known = made.containers if made else frozenset(there if hooks.has_guard_hooks(loaded.document, agent.name) else ())
     containers = frozenset((hooks.containers(document, former) - there) | (known & there))
     if made and loaded.content is not None:

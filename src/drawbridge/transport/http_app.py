@@ -30,7 +30,7 @@ class ServerOptions(Struct, frozen=True):
     """Bytes waiting for a slow peer above which its ``congested`` is true."""
 
     kernel_bytes: int | None = None
-    """Unsent bytes that the kernel may buffer for a peer, where that can be set: they can't be left out any more."""
+    """Unsent bytes that the kernel may buffer for a peer, if that can be set; buffered bytes can't be dropped any more."""
 
     ping_seconds: float | None = None
     """A WebSocket that is silent for this time is pinged, and closed after another such time.
@@ -72,7 +72,7 @@ class WebSocket(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the peer reads more slowly than the server writes: leave out what can be left out."""
+        """Whether the peer reads more slowly than the server writes: optional messages should be dropped."""
         ...
 
 

@@ -32,7 +32,7 @@ HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
 
 GRACE_SECONDS: Final = 0.1
-"""The time that a connection may wait for its peer in any case, unless all places are taken: many clients reconnect in the
+"""The time that a connection may always wait for its peer, unless the limit is reached: many clients reconnect in the
 same moment after the server was restarted.
 """
 
@@ -43,7 +43,7 @@ IDLE_SECONDS: Final = 60.0
 """How long an HTTP connection is kept for a next request."""
 
 CLOSING_SECONDS: Final = 2.0
-"""The time that a peer has for its half of a close."""
+"""The time that a peer has to complete the closing handshake."""
 
 HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting for a slow peer above which nothing is read from it."""
@@ -165,7 +165,7 @@ class _Connection(asyncio.Protocol):
         self._pinged = False
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
-        """The transport's own ``write`` while the WebSocket is open: the way of most bytes of a broadcast."""
+        """The transport's own ``write`` while the WebSocket is open: a direct call, as it sends most bytes of a broadcast."""
         self.address = ""
         self.made_at = asyncio.get_running_loop().time()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()

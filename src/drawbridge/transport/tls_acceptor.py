@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from drawbridge.core.tasks import BackgroundTasks
 
 HANDSHAKE_LIMIT: Final = 64
-"""Handshakes at once. Those of honest peers take milliseconds, plus the time that two messages take on the network."""
+"""Handshakes at once. Those of normal peers take milliseconds, plus the time of two messages on the network."""
 
 GRACE_SECONDS: Final = 0.25
 """Seconds that each handshake gets, even while its address opens more of them."""
@@ -97,7 +97,7 @@ class TlsAcceptor:
 
     async def _make_room(self, address: str) -> None:
         """Closes the oldest handshake of the address that has the most. A new client of that address waits until the oldest one
-        has had its time: else clients that reconnect all the time would leave none to the others at their address.
+        has had its time: otherwise clients that reconnect all the time would lock out the others at their address.
         """
         loop = asyncio.get_running_loop()
         while len(self._shaking) >= HANDSHAKE_LIMIT:

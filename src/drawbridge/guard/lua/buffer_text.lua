@@ -1,4 +1,4 @@
---- What a save would write.
+--- The text that a save would write.
 local LIMIT = 4 * 1024 * 1024 -- bytes
 
 local buf = find({ params.file_path })[1][1]

@@ -1,4 +1,4 @@
---- Shows files as they are on disk now; what has unsaved changes is left alone.
+--- Reloads files that have changed on disk; buffers with unsaved changes are left alone.
 local LIMIT = 16 * 1024 * 1024 -- bytes; a log that large would hold up the person for seconds
 local TRIES = 3 -- the file may be written while it is read
 
@@ -69,7 +69,7 @@ local function parsed(buf, bytes)
   return lines, options
 end
 
---- What makes the lines `old` the lines `new`.
+--- The edits that turn the lines `old` into the lines `new`.
 local function edits_between(old, new)
   local before, behind, most = 0, 0, math.min(#old, #new)
   while before < most and old[before + 1] == new[before + 1] do
@@ -134,7 +134,7 @@ local function announce(buf)
   vim.o.eventignore = ignored
 end
 
---- Reads the file anew; whether that made a difference, and where what it was is kept.
+--- Reloads the file. Returns whether the text changed, and the path of the copy of the former text.
 local function read_again(buf)
   local different, backup = false, nil
   for _ = 1, TRIES do

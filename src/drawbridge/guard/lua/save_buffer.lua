@@ -1,4 +1,4 @@
---- Saves as the person would, but with a reason where Neovim would ask.
+--- Saves as the person would, but returns a reason if Neovim would ask.
 local function refuse(reason)
   return answer({ saved = false, reason = reason })
 end

@@ -1,7 +1,7 @@
---- How things stand.
+--- The state of the requested files, and of everything else that `want` lists.
 local REMEMBERED = 50 -- files
 
---- What the person works on. A terminal or another special buffer in front does not take that from the last file.
+--- The file that the person works on; while a terminal or another special buffer is in front, the last one.
 local function in_front()
   for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
     if buf > 0 and is_file(buf) then
@@ -21,7 +21,7 @@ end
 
 local front = in_front()
 
---- One file, in however many buffers it is.
+--- One file, which may be in several buffers.
 local function standing(bufs)
   local all
   for _, buf in ipairs(bufs) do
@@ -37,7 +37,7 @@ local function standing(bufs)
   return all or vim.NIL
 end
 
---- Keeps the diagnostics that the buffer has now, for the method `diagnostics`.
+--- Stores the buffer's current diagnostics for the method `diagnostics`.
 local function remember(buf)
   -- To ask for `vim.diagnostic` loads it: where nobody has done so, there are none.
   guard.before[buf] = package.loaded['vim.diagnostic'] and vim.diagnostic.get(buf) or {}

@@ -31,14 +31,14 @@ local function notify(text, level)
   end
 end
 
---- The answer to a command of the person: always shown. `text` starts with the command's name.
+--- The result of a person's command, which is always shown. `text` starts with the command's name.
 ---@param text string
 ---@param level? 'info'|'warn'|'error'
 function M.answer(text, level)
   notify(text, level or 'info')
 end
 
---- Something the person did not ask for: shown from the option `log_level` on.
+--- A message without a command of the person: shown from the option `log_level` on.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 function M.notice(text, level)
@@ -55,7 +55,7 @@ end
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 ---@param in_front boolean
-function M.told(text, level, in_front)
+function M.report(text, level, in_front)
   notify('drawbridge: ' .. text, level)
   if in_front then
     vim.schedule(function()

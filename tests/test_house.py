@@ -276,7 +276,7 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "server.app.outbox": {"call_soon"},
     # A client receives the answer to its command before the events that follow from it; and a run that was refused, or
     # has to stop, ends after the function that has just begun it.
-    "server.sessions.project": {"call_soon"},
+    "server.sessions.managed": {"call_soon"},
     # Not yet moved to core.tasks: the task's result is awaited, or it must end before its operation does.
     "server.sessions.checkpoints": {"create_task"},
     "server.sessions.git": {"ensure_future"},

@@ -141,7 +141,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         metrics_port.serving(metered, core.metrics.total, monitor.health) as metrics,
-        private_socket(core.desk, core.context.editors),
+        private_socket(core.terminal_sessions, core.context.editors),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]
@@ -158,7 +158,7 @@ async def _serve(
             tasks = BackgroundTasks(logger)
             try:
                 tasks.start(monitor.run(clients), "measuring the server")
-                tasks.start(core.upkeep.run(), "maintenance")
+                tasks.start(core.maintenance.run(), "maintenance")
                 tasks.start(clients.watch(), "checking which clients may stay")
                 tasks.start(_renew(plan, names, certificate, tls), "renewing the certificate")
                 await stop.wait()

@@ -14,7 +14,7 @@ import pytest
 
 from drawbridge.agents.base import Confinement
 from drawbridge.server.sessions import memory
-from drawbridge.server.sessions.orphans import FILE
+from drawbridge.server.sessions.processes import FILE
 from tests.server.agents.rig import lives
 from tests.server.processes import serving
 from tests.waiting import until

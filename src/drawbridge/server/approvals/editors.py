@@ -34,7 +34,7 @@ class Editor(Protocol):
 
     about: wire.Bridge | None
 
-    def introduced(self, about: wire.Bridge) -> None:
+    def introduce(self, about: wire.Bridge) -> None:
         """The bridge's report about itself."""
         ...
 

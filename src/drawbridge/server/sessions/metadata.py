@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -106,3 +107,22 @@ def load(directory: Path) -> Metadata:
     if denied:
         raise Unreadable(denied)
     raise Damaged(problem)
+
+
+def now() -> str:
+    """RFC 3339, UTC, to the millisecond."""
+    return _rfc3339(datetime.now(UTC))
+
+
+def instant(moment: datetime | None) -> str | None:
+    """RFC 3339, UTC, to the millisecond."""
+    return None if moment is None else _rfc3339(moment)
+
+
+def instant_of(seconds: float | None) -> str | None:
+    """RFC 3339, UTC, to the millisecond, of seconds since 1970."""
+    return None if seconds is None else _rfc3339(datetime.fromtimestamp(seconds, UTC))
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -131,7 +131,7 @@ class Worker:
         )
 
     def _take(self, run: Run) -> None:
-        self._context.warm.forget(self)
+        self._context.idle.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
 
@@ -167,7 +167,7 @@ class Worker:
         return None
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
-        """Raises ``AgentUnusable`` where a terminal has opened the warm process's conversation since its last run: two
+        """Raises ``AgentUnusable`` where a terminal has opened the idle process's conversation since its last run: two
         processes would write one record. Starting a process checks this by itself."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
@@ -253,7 +253,7 @@ class Worker:
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
         self._report(ModeSet(None))
-        self._context.warm.forget(self)
+        self._context.idle.forget(self)
         run, self._given = self._given, None
         if run is not None:  # one that came after it gets a process of its own
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
@@ -267,7 +267,7 @@ class Worker:
         if self._watch is not None:
             self._watch.cancel()
         if self._process is not None:
-            self._context.warm.keep(self)
+            self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
         self._report(RunEnded(run, outcome, cost_usd, error))
 
@@ -361,7 +361,7 @@ class Worker:
 
     def _let_go(self) -> base.AgentProcess | None:
         process = self._process
-        self._context.warm.forget(self)
+        self._context.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
@@ -377,9 +377,9 @@ class Worker:
                 self._leaving.remove(process)
 
     def cool(self) -> None:
-        """The warm process has to go, unless it is at work by itself."""
+        """The idle process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
-            self._context.warm.retain(self)
+            self._context.idle.retain(self)
         else:
             self.spawn(self.end(), "ending an idle process")
 

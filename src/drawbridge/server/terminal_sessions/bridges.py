@@ -26,8 +26,8 @@ from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.approvals.surfaces import Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import hook_events
-from drawbridge.server.terminal_sessions.desk import Desk
-from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions.session import ELSEWHERE, TerminalSession
+from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -48,7 +48,7 @@ class BridgeSurface:
         self.known_as = said.question
         self.editor = editor
         self.said = said
-        self.session: DeskSession | None = None
+        self.session: TerminalSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
         """In the editor, before its question was reported."""
@@ -62,7 +62,7 @@ class BridgeSurface:
     def closed(self) -> None:
         pass  # its agent closes the view
 
-    def belongs_to(self, session: DeskSession, approval: PendingApproval | None) -> None:
+    def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
         """The approval that the proposal is about; None: its question was not asked yet."""
         self.session, self.approval = session, approval
 
@@ -77,46 +77,46 @@ class BridgeSurface:
 
 
 class Bridges:
-    def __init__(self, desk: Desk, editors: Editors) -> None:
-        self._desk = desk
+    def __init__(self, sessions: TerminalSessions, editors: Editors) -> None:
+        self._terminal_sessions = sessions
         self._editors = editors
-        self._terminals = desk.terminals
+        self._terminals = sessions.terminals
         self._shown: dict[tuple[int, str], BridgeSurface] = {}
-        self._sessions: dict[tuple[int, str], DeskSession] = {}
+        self._sessions: dict[tuple[int, str], TerminalSession] = {}
 
     # The hook's question.
 
     def requested(
-        self, session: DeskSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
+        self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
         """A question, and its proposal in an editor, where that was there first."""
-        approval = session.heard(event, surface, proposal)
+        approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
                 self._join(session, approval, shown)
                 return
 
-    def _join(self, session: DeskSession, approval: PendingApproval, shown: BridgeSurface) -> None:
+    def _join(self, session: TerminalSession, approval: PendingApproval, shown: BridgeSurface) -> None:
         shown.belongs_to(session, approval)
-        session.join(approval, shown)
+        session.approvals.add(approval, shown)
         if shown.was_decided:
-            session.settle(approval)
+            session.withdraw(approval, ELSEWHERE)
 
     # One bridge.
 
     async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
         """Runs until the bridge disconnects."""
         try:
-            self._said(editor, first)
+            self._handle(editor, first)
             while line := await reader.readline():
-                self._said(editor, wire.decode_from_peer(line))
+                self._handle(editor, wire.decode_from_peer(line))
         finally:
-            self._went(editor)
+            self._disconnected(editor)
 
-    def _said(self, editor: Editor, said: wire.FromPeer) -> None:
+    def _handle(self, editor: Editor, said: wire.FromPeer) -> None:
         match said:
             case wire.Bridge():
-                self._came(editor, said)
+                self._connected(editor, said)
             case wire.OfferAnswered(id, text):
                 self._editors.answered(editor, id, text)
             case wire.OfferDeclined(id):
@@ -135,16 +135,16 @@ class Bridges:
             case wire.Hook():
                 raise ValueError("a hook's line at a bridge's connection")
 
-    def _came(self, editor: Editor, about: wire.Bridge) -> None:
+    def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         with self._terminals_change():
-            editor.introduced(about)
-            self._terminals.came(editor)
+            editor.introduce(about)
+            self._terminals.add(editor)
         self._editors.came(editor)
 
-    def _went(self, editor: Editor) -> None:
+    def _disconnected(self, editor: Editor) -> None:
         self._editors.went(editor)
         with self._terminals_change():
-            self._terminals.went(editor)
+            self._terminals.remove(editor)
         for key in [key for key in self._shown if key[0] == _key(editor)]:
             self._gone(self._shown.pop(key), settled=False)
         for key in [key for key in self._sessions if key[0] == _key(editor)]:
@@ -152,21 +152,21 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Clients are told afterwards which sessions take prompts now, and which no more."""
-        before = {session.id: session.prompts.taken for session in self._desk}
+        """Afterwards clients receive the state of each session that takes prompts now, or does not take them any more."""
+        before = {session.id: session.prompts.taken for session in self._terminal_sessions}
         yield
-        for session in self._desk:
+        for session in self._terminal_sessions:
             if session.prompts.taken != before[session.id]:
                 session.publish_state()
 
     def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
         shown = self._shown[_key(editor), said.id] = BridgeSurface(editor, said)
         agent = AGENTS.get(said.agent)
-        if self._desk.closed:
+        if self._terminal_sessions.closed:
             return None
         if agent is not None:
             return self._ask(editor, shown, agent)
-        for session in self._desk:
+        for session in self._terminal_sessions:
             if session.pid == said.pid:
                 for approval in session.approvals:
                     if shown.is_same(said.pid, approval.request.proposal):
@@ -181,7 +181,7 @@ class Bridges:
         session = self._session_of(editor, said, agent)
         if session is None:
             return
-        shown.belongs_to(session, session.heard_again(shown))
+        shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
         given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
@@ -194,22 +194,22 @@ class Bridges:
         )
         shown.belongs_to(session, session.ask(question, shown))
 
-    def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> DeskSession | None:
+    def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> TerminalSession | None:
         key = (_key(editor), said.session)
         known = self._sessions.get(key)
-        if known is not None and self._desk.find(known.id) is known:
+        if known is not None and self._terminal_sessions.find(known.id) is known:
             return known
-        for session in self._desk:
+        for session in self._terminal_sessions:
             if said.question and session.knows(said.question):
                 self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()
         path = next((folder for folder in folders if said.path.startswith(folder.rstrip("/") + "/")), None)
-        follower = self._desk.begin(self._desk.new_id(), path or os.path.dirname(said.path), agent, "")
-        if follower is None:
-            return None
-        self._sessions[key] = follower.session
-        return follower.session
+        sessions = self._terminal_sessions
+        begun = sessions.begin(sessions.new_id(), path or os.path.dirname(said.path), agent, "")
+        if begun is not None:
+            self._sessions[key] = begun
+        return begun
 
     def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
         """Whether what the person has decided in the editor is the answer."""
@@ -227,15 +227,17 @@ class Bridges:
         except ClientError as error:
             if error.code not in NOT_WRITTEN:
                 return False
-            shown.session.settle(shown.approval)  # in its agent's own editor a person decides without a server too
+            shown.session.withdraw(
+                shown.approval, ELSEWHERE
+            )  # in its agent's own editor a person decides without a server too
         return True
 
     def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:
         if shown is None or shown.session is None or shown.approval is None:
             return
         if settled and shown.approval in list(shown.session.approvals):
-            shown.session.settle(shown.approval)
-        shown.session.gone(shown)
+            shown.session.withdraw(shown.approval, ELSEWHERE)
+        shown.session.disconnect(shown)
 
 
 def _key(editor: Editor) -> int:

@@ -144,7 +144,7 @@ class ManagedSession(Session):
         seq = self.store.write(accepted, asker)
         self.continuing.forget()
         self.queue.append(Run(order))
-        self.save()
+        self.store.save()
         # The reply to this one is sent before anything that follows from it.
         asyncio.get_running_loop().call_soon(self._next)
         return self._accepted(order.run_id, seq)
@@ -176,7 +176,7 @@ class ManagedSession(Session):
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process stays. A run that would continue by itself does not."""
         if self.run is None and self.continuing.forget():
-            self.save()
+            self.store.save()
             return self.publish_state()
         run = self._running()
         if run.state is State.QUEUED:
@@ -211,7 +211,7 @@ class ManagedSession(Session):
         fields = messages.SessionReset(self.memory.session_id, "", self.id)
         self._fork_from = None
         seq = self.store.record(fields, asker)
-        self.save()
+        self.store.save()
         # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
         self._worker.spawn(self._worker.end(), "ending the process of the former session")
         # After the answer, as the specification has it.
@@ -239,7 +239,7 @@ class ManagedSession(Session):
         self._fork_from = session_id if fork else None
         changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
         self.store.record(changed)
-        self.save()
+        self.store.save()
         self.publish_state()
         await self._worker.end()
 
@@ -253,7 +253,7 @@ class ManagedSession(Session):
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
-            self.save()
+            self.store.save()
             self.publish_state()
 
     def _running(self) -> Run:
@@ -436,7 +436,7 @@ class ManagedSession(Session):
         self.data.last_active = now()
         self.store.record(finished)
         self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
-        self.save()
+        self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
         logger.info("%s: %s has ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)

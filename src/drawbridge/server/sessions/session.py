@@ -1,8 +1,7 @@
-"""One session: a conversation of an agent, managed by the server or begun by a person in a terminal.
+"""One session: a conversation of an agent, managed by the server or started by a person in a terminal.
 
-``Session`` is what both have: who they are, the history and its store, the approvals, and what clients see. How the agent is
-driven is the matter of its two kinds, ``ManagedSession`` and ``terminal_sessions.session.TerminalSession``. ``Sessions`` is
-the one list of all of them.
+``Session`` contains what both kinds share: identity, history, store, approvals, and what clients see. Its two kinds,
+``ManagedSession`` and ``terminal_sessions.session.TerminalSession``, drive the agent. ``Sessions`` is the list of all sessions.
 """
 
 from __future__ import annotations
@@ -47,9 +46,10 @@ TERMINAL_PREFIX: Final = "desk_"
 
 
 class Session(ABC):
-    """``directory`` contains its metadata and its logs. Everything runs on the event loop's thread."""
+    """A session of either kind. Its methods are called on the event loop's thread."""
 
     def __init__(self, directory: Path, data: metadata.Metadata, history: History, context: Context) -> None:
+        """``directory`` contains its metadata and its logs."""
         self.id = data.id
         self.path = Path(data.path)
         self.data = data
@@ -64,16 +64,16 @@ class Session(ABC):
     def memory(self) -> records.Memory:
         return self.data.memory
 
-    # What differs.
+    # What differs between the kinds.
 
     @property
     @abstractmethod
     def state(self) -> messages.State:
-        """The state as the protocol names it."""
+        """The state, in the words of the protocol."""
 
     @abstractmethod
     def is_using(self, session_id: str) -> bool:
-        """Whether a process of its agent has this conversation of the agent open now."""
+        """Whether a process of its agent has the agent's conversation ``session_id`` open now."""
 
     @abstractmethod
     def _details(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Session(ABC):
 
     @abstractmethod
     def _current_run(self) -> messages.RunInfo | None:
-        """The run that is active, or about to begin."""
+        """The active run; None if there is none."""
 
     def _waiting_runs(self) -> list[messages.RunInfo]:
         """The runs in the queue, the next one first."""
@@ -107,8 +107,8 @@ class Session(ABC):
 
     @final
     def snapshot(self) -> messages.ProjectJoined:
-        """The whole state at this moment: with it and the records after ``last_seq`` a client is up to date. Approvals that are
-        too large for one message together are previews.
+        """The whole state at this moment. A client that has it and the records after ``last_seq`` is up to date. Approvals that
+        do not fit into one message together are previews.
         """
         run, queue = self._current_run(), self._waiting_runs()
         without = messages.ProjectJoined(**self._fields(), run=run, queue=queue, open_approvals=[])
@@ -152,23 +152,19 @@ class Session(ABC):
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:
-        """Nobody needs a decision any more. One that is not open stays as it is."""
+        """Withdraws the approval for ``reason``, which clients see. An approval that is not open stays as it is."""
         if self.approvals.withdraw(approval, reason):
             self._approval_closed(approval)
 
     def withdraw_all(self, reason: str) -> None:
+        """Withdraws all open approvals."""
         for approval in self.approvals:
             self.withdraw(approval, reason)
 
-    # Storage.
-
-    def save(self) -> None:
-        """Saves the metadata. If that fails, the reason is logged: the history has what is needed after a restart."""
-        self.store.save()
-
+    @final
     def _close_history(self) -> None:
         """The last step of closing: the session records and publishes nothing any more."""
-        self.save()
+        self.store.save()
         self.history.close()
 
 
@@ -306,8 +302,8 @@ def _name(event: Recorded) -> str:
 
 
 class Sessions:
-    """All sessions of the server by their ids: managed ones first, then those in terminals, each in the order of their
-    arrival.
+    """All sessions of the server by their ids. Iterates over the managed ones first, then over those in terminals; each kind in
+    the order in which it was added.
     """
 
     def __init__(self, context: Context) -> None:
@@ -316,14 +312,14 @@ class Sessions:
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
-        """Of a copy: sessions may be added meanwhile, also by another thread."""
+        """Iterates over a copy: sessions may be added or removed meanwhile, also by another thread."""
         return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
 
     def find(self, id: str) -> Session | None:
         return self._sessions.get(id)
 
     def get(self, id: str) -> Session:
-        """Raises ``ClientError``."""
+        """Raises ``ClientError`` if the session does not exist."""
         session = self._sessions.get(id)
         if session is None:
             raise in_terminal() if id.startswith(TERMINAL_PREFIX) else no_project()
@@ -334,16 +330,17 @@ class Sessions:
         self._context.disk.now(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
-        """From the list. Another session may get its id later."""
+        """Removes it from the list. Another session may get its id later."""
         del self._sessions[session.id]
         self._context.disk.gone(session.id)
 
     def rebuild(self) -> None:
-        """Rebuilds lost indexes in the background."""
+        """Rebuilds the lost indexes of all histories in the background."""
         histories = [session.history for session in self]
         self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     async def close(self) -> None:
+        """Stops the rebuilding of indexes. The sessions are closed by those that have loaded them."""
         await self._tasks.close()
 
 

@@ -144,8 +144,8 @@ class Sent(Struct, frozen=True):
         return request_key(self.request_id, self.text) if self.request_id else None
 
 
-class Session(Protocol):
-    """The session whose prompts they are."""
+class Prompted(Protocol):
+    """What ``Prompts`` uses of its ``TerminalSession``, which is above it."""
 
     id: str
     pid: int | None
@@ -169,7 +169,7 @@ class Prompts:
     ``sent``: what is typed, or about to be, and not in the history yet; ``save`` is called when that changes.
     """
 
-    def __init__(self, session: Session, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+    def __init__(self, session: Prompted, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
         self.sent = sent
         self._save = save
         self._session = session

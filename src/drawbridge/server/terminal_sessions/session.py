@@ -375,12 +375,13 @@ class TerminalSession(Session):
         return True
 
     def save(self) -> None:
+        """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
         self.facts.sent = self.prompts.sent
         try:
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
-        super().save()
+        self.store.save()
 
     # What was asked before a restart.
 

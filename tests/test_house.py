@@ -274,8 +274,8 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "server.app.connection": {"call_soon", "sleep(0)"},
     # The frames of one turn of the event loop are written together. Their order is that of a list.
     "server.app.outbox": {"call_soon"},
-    # A client receives the answer to its command before the events that follow from it; and a run that was refused, or
-    # has to stop, ends after the function that has just begun it.
+    # A client receives the answer to its command before the events that follow from it. A continuation of the answer would be
+    # lost if the audit of the command can't be written, and the prompt, which is in the history, would not run.
     "server.sessions.managed": {"call_soon"},
     # Not yet moved to core.tasks: the task's result is awaited, or it must end before its operation does.
     "server.sessions.checkpoints": {"create_task"},

@@ -30,7 +30,7 @@ def begun(server: Server) -> TerminalSession:
 
 def says(session: TerminalSession, size: int) -> None:
     data = b'{"type":"assistant","text":"' + b"x" * size + b'"}'
-    session.add_entry(transcript.Said(uuid.uuid4().hex, data), quiet=True)
+    session.add_entry(transcript.Message(uuid.uuid4().hex, data), quiet=True)
 
 
 async def test_it_counts_once_and_no_more_when_it_was_taken_from_the_list(tmp_path: Path) -> None:

@@ -104,14 +104,14 @@ class Editors:
 
     # Called by editors.
 
-    def came(self, editor: Editor) -> None:
+    def add(self, editor: Editor) -> None:
         """The bridge has identified itself, or its report has changed: shows it the approvals that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():
             self._show(offered, editor)
 
-    def went(self, editor: Editor) -> None:
+    def remove(self, editor: Editor) -> None:
         if editor in self._editors:
             self._editors.remove(editor)
         for offered in self._offered.values():

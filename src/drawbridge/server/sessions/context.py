@@ -100,13 +100,13 @@ class Context:
         self.at_work: dict[str, Callable[[ClientError], None]] = {}
         """How the run of each project that has one is stopped, by the project's id."""
 
-    async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+    async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
         the run was accepted."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")
-        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
+        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)
 
     def asks(self, agent: str) -> bool:
         """Whether the agent of that name can ask for approvals."""

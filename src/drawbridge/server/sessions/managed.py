@@ -295,11 +295,14 @@ class ManagedSession(Session):
             options = self._context.granted(str(self.path), self._context.within(options, agent))
         except (
             ClientError
-        ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
-            refused = {"code": error.code, "message": error.text}
-            asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
+        ) as error:  # allowed when it was accepted, not any more: it may have waited, also over a restart
+            # In a task: the end of this run begins the next one, while this one is still being given its slot.
+            self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
         self._worker.begin(run, agent, options, self.memory, self._fork_from)
+
+    async def _refuse(self, run: Run, error: ClientError) -> None:
+        self.ended(run, "failed", None, {"code": error.code, "message": error.text})
 
     def _begun_alone(self) -> None:
         """The agent has begun a turn without a prompt: a run of its own, which people can follow and stop like any other.
@@ -316,16 +319,11 @@ class ManagedSession(Session):
         self._context.at_work[self.id] = self.stop_for
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self.publish_state()
-        # Once the worker has it: what the owner does not allow now, out of hours or of budget, is stopped.
-        asyncio.get_running_loop().call_soon(self._check_granted, run)
         self._worker.take_over(run)
-
-    def _check_granted(self, run: Run) -> None:
         try:
             self._context.granted(str(self.path), base.Options())
-        except ClientError as error:
-            if self.run is run:
-                self.stop_for(error)
+        except ClientError as error:  # out of hours, or out of budget
+            self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
         """Stops the active run with this error."""

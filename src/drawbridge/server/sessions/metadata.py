@@ -82,7 +82,7 @@ def deleted(directory: Path) -> Metadata | None:
 
 def load(directory: Path) -> Metadata:
     """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project; ``Unreadable``
-    where that can't be told; ``Newer``.
+    if a file can't be read now; ``Newer``.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):

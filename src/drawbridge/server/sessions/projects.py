@@ -116,7 +116,7 @@ class Projects:
             project = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))
             if project is None:
                 continue
-            if any(other.path == project.path for other in self):  # made while this one was read; the next try tells it
+            if any(other.path == project.path for other in self):  # created meanwhile; the next attempt finds that
                 project.history.close()
                 continue
             self._unreadable.discard(name)

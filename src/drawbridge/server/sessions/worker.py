@@ -74,11 +74,11 @@ class _Listener:
         self.worker: Worker | None = worker
         self.exited: base.Exited | None = None
 
-    def heard(self, event: base.Event) -> None:
+    def receive(self, event: base.Event) -> None:
         if isinstance(event, base.Exited):
             self.exited = event
         if self.worker is not None:
-            self.worker.heard(event)
+            self.worker.receive(event)
 
 
 def _last_words(code: int, stderr: str) -> str:
@@ -207,14 +207,14 @@ class Worker:
         if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
         self._listener = listener = _Listener(self)
-        self._process = await self._context.start(agent, launch, listener.heard)
+        self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:
             self._process = self._listener = None
             text = _last_words(listener.exited.code, listener.exited.stderr)
             raise base.AgentUnusable("EXECUTION_FAILED", text)
         self._kind = (agent, options)
 
-    def heard(self, event: base.Event) -> None:
+    def receive(self, event: base.Event) -> None:
         """An event of the process; ``Exited`` is the last one."""
         self._last_output = time.monotonic()
         run = self._run
@@ -340,7 +340,7 @@ class Worker:
                 self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:
-        """Ends the process under a run; ``ended`` was told when this returns."""
+        """Ends the process under a run. The end of the run is reported when this returns."""
         if self._run is not run:
             return
         process = self._process

@@ -43,11 +43,11 @@ class BridgeSurface:
 
     in_editor = True
 
-    def __init__(self, editor: Editor, said: wire.Proposed) -> None:
-        self.pid = said.pid
-        self.known_as = said.question
+    def __init__(self, editor: Editor, proposed: wire.Proposed) -> None:
+        self.pid = proposed.pid
+        self.known_as = proposed.question
         self.editor = editor
-        self.said = said
+        self.proposed = proposed
         self.session: TerminalSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
@@ -56,8 +56,8 @@ class BridgeSurface:
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
         if decision.allow:
-            text = self.said.new_text if decision.updated_input is None else _content(decision.updated_input)
-        self.editor.send(wire.ClientDecision(self.said.id, by, text))
+            text = self.proposed.new_text if decision.updated_input is None else _content(decision.updated_input)
+        self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:
         pass  # its agent closes the view
@@ -70,10 +70,12 @@ class BridgeSurface:
         self.was_decided = True
 
     def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
-        said = self.said
-        if said.pid is None or said.pid != pid or proposal is None or said.path != proposal.path:
+        proposed = self.proposed
+        if proposed.pid is None or proposed.pid != pid or proposal is None or proposed.path != proposal.path:
             return False
-        return _lines(said.new_text if said.agent_text is None else said.agent_text) == _lines(proposal.new_text)
+        return _lines(proposed.new_text if proposed.agent_text is None else proposed.agent_text) == _lines(
+            proposal.new_text
+        )
 
 
 class Bridges:
@@ -113,10 +115,10 @@ class Bridges:
         finally:
             self._disconnected(editor)
 
-    def _handle(self, editor: Editor, said: wire.FromPeer) -> None:
-        match said:
+    def _handle(self, editor: Editor, line: wire.FromPeer) -> None:
+        match line:
             case wire.Bridge():
-                self._connected(editor, said)
+                self._connected(editor, line)
             case wire.OfferAnswered(id, text):
                 self._editors.answered(editor, id, text)
             case wire.OfferDeclined(id):
@@ -126,7 +128,7 @@ class Bridges:
             case wire.PromptFailed(id, reason):
                 self._terminals.answered(editor, id, reason)
             case wire.Proposed():
-                self._proposed(editor, said)
+                self._proposed(editor, line)
             case wire.EditorDecision(id, text):
                 won = self._decided(self._shown.get((_key(editor), id)), text)
                 editor.send(wire.DecisionAck(id, won))
@@ -139,10 +141,10 @@ class Bridges:
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)
-        self._editors.came(editor)
+        self._editors.add(editor)
 
     def _disconnected(self, editor: Editor) -> None:
-        self._editors.went(editor)
+        self._editors.remove(editor)
         with self._terminals_change():
             self._terminals.remove(editor)
         for key in [key for key in self._shown if key[0] == _key(editor)]:
@@ -153,60 +155,60 @@ class Bridges:
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
         """Afterwards clients receive the state of each session that takes prompts now, or does not take them any more."""
-        before = {session.id: session.prompts.taken for session in self._terminal_sessions}
+        before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
-            if session.prompts.taken != before[session.id]:
+            if session.prompts.possible != before[session.id]:
                 session.publish_state()
 
-    def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
-        shown = self._shown[_key(editor), said.id] = BridgeSurface(editor, said)
-        agent = AGENTS.get(said.agent)
+    def _proposed(self, editor: Editor, proposed: wire.Proposed) -> None:
+        shown = self._shown[_key(editor), proposed.id] = BridgeSurface(editor, proposed)
+        agent = AGENTS.get(proposed.agent)
         if self._terminal_sessions.closed:
             return None
         if agent is not None:
             return self._ask(editor, shown, agent)
         for session in self._terminal_sessions:
-            if session.pid == said.pid:
+            if session.pid == proposed.pid:
                 for approval in session.approvals:
-                    if shown.is_same(said.pid, approval.request.proposal):
+                    if shown.is_same(proposed.pid, approval.request.proposal):
                         return self._join(session, approval, shown)
                 for approval in session.outcomes:  # answered in the meantime
-                    if shown.is_same(said.pid, approval.request.proposal):
+                    if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None
 
     def _ask(self, editor: Editor, shown: BridgeSurface, agent: str) -> None:
-        said = shown.said
-        session = self._session_of(editor, said, agent)
+        proposed = shown.proposed
+        session = self._session_of(editor, proposed, agent)
         if session is None:
             return
         shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
-        given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
+        given = msgspec.json.encode({"file_path": proposed.path, "content": proposed.new_text})
         question = Question(
             question_id=uuid.uuid4().hex,
             tool_name="Write",
             input=Raw(given),
             suggestions=Raw(b"[]"),
-            proposal=Proposal(said.path, said.old_text, said.new_text),
+            proposal=Proposal(proposed.path, proposed.old_text, proposed.new_text),
         )
         shown.belongs_to(session, session.ask(question, shown))
 
-    def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> TerminalSession | None:
-        key = (_key(editor), said.session)
+    def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
+        key = (_key(editor), proposed.session)
         known = self._sessions.get(key)
         if known is not None and self._terminal_sessions.find(known.id) is known:
             return known
         for session in self._terminal_sessions:
-            if said.question and session.knows(said.question):
+            if proposed.question and session.knows(proposed.question):
                 self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()
-        path = next((folder for folder in folders if said.path.startswith(folder.rstrip("/") + "/")), None)
+        path = next((folder for folder in folders if proposed.path.startswith(folder.rstrip("/") + "/")), None)
         sessions = self._terminal_sessions
-        begun = sessions.begin(sessions.new_id(), path or os.path.dirname(said.path), agent, "")
+        begun = sessions.begin(sessions.new_id(), path or os.path.dirname(proposed.path), agent, "")
         if begun is not None:
             self._sessions[key] = begun
         return begun

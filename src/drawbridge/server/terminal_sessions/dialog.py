@@ -92,7 +92,7 @@ class Overruled(Struct, frozen=True):
 
 
 class Outcomes:
-    """Answers that were given, until it is seen what became of them. ``read``: how a file is read."""
+    """Decisions of clients, until it is seen what the agent did. ``read``: how a file is read."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read

@@ -61,7 +61,7 @@ LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
 """Words that end Claude Code if nothing else is typed (2.1.329)."""
 
 JOINERS: Final = "\u200c\u200d"
-"""These change how letters look. With other invisible characters Claude Code requires a second Enter."""
+"""Characters that change how letters look. With other invisible ones Claude Code requires a second Enter."""
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
@@ -164,9 +164,9 @@ class Prompted(Protocol):
 
 
 class Prompts:
-    """One session's.
+    """The prompts of one session.
 
-    ``sent``: what is typed, or about to be, and not in the history yet; ``save`` is called when that changes.
+    ``sent``: the prompt that is typed, or about to be, and not in the history yet; ``save`` is called when it changes.
     """
 
     def __init__(self, session: Prompted, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
@@ -180,8 +180,8 @@ class Prompts:
         """The turn that the last prompt has begun, or the ``ClientError`` that it failed with."""
 
     @property
-    def taken(self) -> bool:
-        """Whether clients can send some."""
+    def possible(self) -> bool:
+        """Whether clients can send prompts now."""
         return not self._session.ended and self._terminals.contain(self._session.pid)
 
     async def execute(
@@ -223,7 +223,7 @@ class Prompts:
 
     def _check(self, command: commands.Execute) -> None:
         session = self._session
-        if not self.taken:
+        if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if command.attachments or command.agent is not None or _chosen(command.options):
             text = "Only text can be typed into a terminal: no files, no options. Nothing was typed."

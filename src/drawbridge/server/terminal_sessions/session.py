@@ -155,7 +155,7 @@ class TerminalSession(Session):
                 state=self.phase,
                 permission_mode=mode,
                 asks=mode not in ASKS_NOTHING,
-                prompts=self.prompts.taken,
+                prompts=self.prompts.possible,
                 in_terminal=bool(self.terminal_only) and not self.ended,
                 background_tasks=len(self.background) if self.resting and not self.ended else 0,
                 background=self.in_background,
@@ -491,11 +491,11 @@ class TerminalSession(Session):
         match entry:
             case transcript.Mode(mode):
                 self.permission_mode = mode or self.permission_mode
-            case transcript.Prompt(foreign=True) | transcript.Said(foreign=True) if not quiet:
+            case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:
                 pass
             case transcript.Prompt():
                 self._prompted(entry)
-            case transcript.Said():
+            case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
                 self.last_text = entry.text or self.last_text
                 if entry.foreign:

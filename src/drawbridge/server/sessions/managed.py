@@ -293,10 +293,9 @@ class ManagedSession(Session):
         try:
             self._context.disk.check(self.id)
             options = self._context.granted(str(self.path), self._context.within(options, agent))
-        except (
-            ClientError
-        ) as error:  # allowed when it was accepted, not any more: it may have waited, also over a restart
-            # In a task: the end of this run begins the next one, while this one is still being given its slot.
+        except ClientError as error:
+            # It was allowed when it was accepted, and has waited since, perhaps over a restart. In a task: the end of this run
+            # begins the next one, and this one is still being given its slot.
             self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
         self._worker.begin(run, agent, options, self.memory, self._fork_from)

@@ -12,7 +12,7 @@ import pytest
 
 from drawbridge.agents import catalog
 from drawbridge.server.protocol.messages import IN_TERMINAL
-from drawbridge.server.terminal_sessions import outcome, session
+from drawbridge.server.terminal_sessions import dialog, session
 from drawbridge.tui import wording
 from tests import programs
 
@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 AGENTS = [*catalog.AGENTS, "goose"]
 REASONS = [
-    *(session.ELSEWHERE, session.GONE, session.ENDED, session.NOT_DELIVERED, session.NOT_HEARD, IN_TERMINAL),
-    outcome.OVERRULED.format("allowed"),
+    *(session.ELSEWHERE, session.GONE, session.ENDED, session.NOT_DELIVERED, session.NO_LONGER_WAITED, IN_TERMINAL),
+    dialog.OVERRULED.format("allowed"),
 ]
 ANSWERS: list[dict[str, Any]] = [
     *({"reason": reason} for reason in REASONS),

@@ -36,7 +36,7 @@ BRIDGE_MAY = {
 
 SERVER_MAY = {
     "server.auth.audit": "appends a line to a small file before the answer is sent: what was done is never missing",
-    "server.sessions.orphans": "notes a process before it runs, so that no crash leaves one behind",
+    "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
     "server.sessions.metadata": "to be moved: writes a small file at each change of a session",
     "server.sessions.projects": "to be moved: makes and renames the directory of a project",
     "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.budgets import Budgets
+from drawbridge.server.sessions.ceilings import Budgets
 from tests.server.twin import Client, Server, serving
 
 from .rig import on_disk

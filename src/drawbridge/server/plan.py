@@ -22,7 +22,7 @@ from drawbridge.server.sessions.ceilings import Ceilings, is_open
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
 from drawbridge.server.sessions.memory import MB
-from drawbridge.server.sessions.upkeep import Retention
+from drawbridge.server.sessions.projects import Retention
 from drawbridge.settings.serve import ServeSettings
 
 

@@ -40,7 +40,7 @@ from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
-from drawbridge.server.sessions import upkeep
+from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
 from drawbridge.server.terminal_sessions.socket import private_socket
 from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
@@ -143,7 +143,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
-        private_socket(core.desk, core.context.editors),
+        private_socket(core.terminal_sessions, core.context.editors),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]
@@ -160,7 +160,7 @@ async def _serve(
             tasks = BackgroundTasks(logger)
             try:
                 tasks.repeat(partial(monitor.report, clients), EVERY_SECONDS, "measuring the server", at_once=True)
-                tasks.repeat(core.upkeep.round, upkeep.EVERY_SECONDS, "maintenance", at_once=True)
+                tasks.repeat(core.maintenance.round, MAINTENANCE_SECONDS, "maintenance", at_once=True)
                 tasks.repeat(clients.check, CHECK_SECONDS, "checking which clients may stay")
                 if certificate is not None:
                     renew = partial(_renew, plan, names, certificate, tls)

@@ -19,7 +19,7 @@ from websockets.asyncio.client import connect
 from drawbridge.server.auth import entrance
 from drawbridge.server.auth.entrance import DENIALS, ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys, challenge
-from drawbridge.server.sessions.budgets import Budgets
+from drawbridge.server.sessions.ceilings import Budgets
 from drawbridge.server.sessions.disk import Disk, Sizes
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.auth.test_audit import events

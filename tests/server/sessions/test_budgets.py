@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from drawbridge.server.events import RunFinished
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.budgets import LEAST, Budgets, day_of
-from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.ceilings import LEAST_USD, Budgets, Ceilings, day_of
 from drawbridge.server.sessions.records import Memory
 from drawbridge.settings import load
 from drawbridge.settings.serve import ServeSettings
@@ -87,7 +86,7 @@ def test_one_run_after_the_other_never_costs_more_than_is_allowed(
         try:
             left = budgets.left(which, NOW)
         except ClientError:
-            assert project - spent[which] < LEAST + 1e-9 or day - sum(spent.values()) < LEAST + 1e-9
+            assert project - spent[which] < LEAST_USD + 1e-9 or day - sum(spent.values()) < LEAST_USD + 1e-9
             continue
         assert left is not None
         budgets.spend(which, min(wanted, left), NOW)

@@ -228,8 +228,8 @@ async def read_again(
     assert not list(later.core.projects)
     load = Projects._load
 
-    def loaded(projects: Projects, directory: Path) -> Any:
-        found = load(projects, directory)
+    def loaded(projects: Projects, directory: Path, others: Any) -> Any:
+        found = load(projects, directory, others)
         asyncio.run_coroutine_threadsafe(called(lambda: meanwhile(later)), loop).result()
         return found
 
@@ -237,7 +237,7 @@ async def read_again(
         loop = asyncio.get_running_loop()
         with pytest.MonkeyPatch.context() as watched:
             watched.setattr(Projects, "_load", loaded)
-            await later.core.upkeep.look()
+            await later.core.maintenance.look()
         yield later, project
     finally:
         await later.core.close("the server is ending")

@@ -45,15 +45,15 @@ def test_each_run_is_counted_once(runs: list[tuple[str, float]]) -> None:
     metrics = Metrics()
     for outcome, seconds in runs:
         metrics.run_ended(outcome, seconds, None)
-    told = metrics.told()
-    assert sum(told.ended.values()) == sum(metrics.buckets) == len(runs)
+    shown = metrics.shown()
+    assert sum(shown.ended.values()) == sum(metrics.buckets) == len(runs)
     if not runs:
-        assert (told.success_rate, told.median_seconds, told.p95_seconds) == (None, None, None)
+        assert (shown.success_rate, shown.median_seconds, shown.p95_seconds) == (None, None, None)
         return
-    assert told.median_seconds is not None
-    assert told.p95_seconds is not None
-    assert told.median_seconds <= told.p95_seconds + 0.001
-    assert told.success_rate == pytest.approx(sum(o == "completed" for o, _ in runs) / len(runs), abs=1e-4)
+    assert shown.median_seconds is not None
+    assert shown.p95_seconds is not None
+    assert shown.median_seconds <= shown.p95_seconds + 0.001
+    assert shown.success_rate == pytest.approx(sum(o == "completed" for o, _ in runs) / len(runs), abs=1e-4)
     for index, bound in enumerate(BOUNDS):
         assert sum(metrics.buckets[: index + 1]) == sum(seconds <= bound for _, seconds in runs)
 

@@ -18,7 +18,7 @@ import pytest
 
 from drawbridge.agents import process_tree
 from drawbridge.agents.environment import MARK
-from drawbridge.server.sessions.orphans import FILE, Entry, Running
+from drawbridge.server.sessions.processes import FILE, Entry, Running
 from tests.agents.rig import eventually, lives
 from tests.server.bad_claude import bad_claude, project, words
 from tests.server.processes import serving
@@ -120,7 +120,7 @@ def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, 
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
         "if len(sys.argv) > 2: sys.exit(subprocess.call([sys.executable, __file__, sys.argv[1]]))\n"
-        "from drawbridge.server.sessions.orphans import Running\n"
+        "from drawbridge.server.sessions.processes import Running\n"
         "Running(Path(sys.argv[1])).end_leftovers()\n"
         "print('alive')\n"
     )

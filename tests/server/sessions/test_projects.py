@@ -252,7 +252,7 @@ async def test_what_was_deleted_is_gone_for_good_after_seven_days(tmp_path: Path
         for one in (tmp_path / "data" / "trash").iterdir():
             days = {made[0]: 0.0, made[1]: 6.9, made[2]: 7.1}[one.name.rpartition("-")[0]]
             os.utime(one, (0, time.time() - days * 24 * 60 * 60))
-        await server.core.upkeep.clean()
+        await server.core.maintenance.clean()
         left = {one.name.rpartition("-")[0] for one in (tmp_path / "data" / "trash").iterdir()}
         assert left == {made[0], made[1]}
         for one in (tmp_path / "data" / "trash").iterdir():

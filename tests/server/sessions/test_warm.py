@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.base import Remembered
-from drawbridge.server.sessions import warm
+from drawbridge.server.sessions import processes
 from drawbridge.server.sessions.context import Limits
-from drawbridge.server.sessions.warm import Warm
+from drawbridge.server.sessions.processes import IdlePool
 from tests.server.twin import Client, Process, Server, serving, settled
 from tests.waiting import until
 
@@ -72,10 +72,10 @@ async def test_a_look_at_the_memory_that_fails_is_not_the_last(monkeypatch: pyte
             raise OSError("odd")
         return 1.0
 
-    monkeypatch.setattr(warm, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
-    idle, kept = Idle(), Warm(processes=1, seconds=60, available=fails_once)
-    kept.keep(idle)
+    idle, kept = Idle(), IdlePool(processes=1, seconds=60, available=fails_once)
+    kept.retain(idle)
     await until(lambda: len(looks) > 2)
     kept.forget(idle)
     assert [str(error) for error in errors] == ["odd"]
@@ -131,7 +131,7 @@ class Kept:
 
 
 async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     looks, short = 0, False
 
     def available() -> float:
@@ -140,7 +140,7 @@ async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: py
         return 0.05 if short and not two.cooled else 0.5
 
     one, two, three = Kept("one"), Kept("two"), Kept("three")
-    keeping = Warm(10, 60.0, available)
+    keeping = IdlePool(10, 60.0, available)
     for each in (one, two, three):
         keeping.keep(each)
     await until(lambda: looks > 3)
@@ -157,4 +157,4 @@ async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: py
 
 
 def test_the_machine_tells_how_much_it_has() -> None:
-    assert 0 < warm.available() <= 1
+    assert 0 < processes.available() <= 1

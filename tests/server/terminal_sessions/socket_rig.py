@@ -134,13 +134,15 @@ class SocketDesk:
         return await self.server.does(self.client, type, project, **data)
 
     async def answers(self, question: Message, decision: str = "allow", **more: Any) -> Message:
-        project = next(one for one in self.server.core.desk if one.approvals.find(question["approval_id"])).id
+        project = next(
+            one for one in self.server.core.terminal_sessions if one.approvals.find(question["approval_id"])
+        ).id
         return await self.does(
             "permission_response", project, approval_id=question["approval_id"], decision=decision, **more
         )
 
     async def is_open(self, question: Message) -> bool:
-        return any(one.approvals.find(question["approval_id"]) for one in self.server.core.desk)
+        return any(one.approvals.find(question["approval_id"]) for one in self.server.core.terminal_sessions)
 
     def withdrawn(self, question: Message) -> list[str]:
         """The reasons with which it was taken back."""
@@ -153,9 +155,9 @@ class SocketDesk:
 
     async def idle(self) -> None:
         """What was told so far has been worked on."""
-        for follower in list(self.server.core.desk._followers.values()):
+        for session in self.server.core.terminal_sessions:
             done = asyncio.Event()
-            follower.soon(done.set)
+            session.reports.add(done.set)
             async with asyncio.timeout(PATIENCE):
                 await done.wait()
 
@@ -169,5 +171,5 @@ class SocketDesk:
 
 @contextlib.asynccontextmanager
 async def socket_desk(folder: Path) -> AsyncIterator[SocketDesk]:
-    async with serving(folder) as server, opened(server.core.desk, server.core.context.editors):
+    async with serving(folder) as server, opened(server.core.terminal_sessions, server.core.context.editors):
         yield SocketDesk(server)

@@ -178,7 +178,9 @@ async def test_what_gemini_proposes_is_a_session_with_a_question(desk: SocketDes
         proposed(neovim, file, agent="Gemini CLI")
         await until(lambda: len(desk.questions) == 2, "the second question")
         assert len(desk.client.updates("project_created")) == 1
-    await until(lambda: [one.state for one in desk.server.core.desk] == ["ended"], "the end of the session")
+    await until(
+        lambda: [one.phase for one in desk.server.core.terminal_sessions] == ["ended"], "the end of the session"
+    )
     assert desk.withdrawn(desk.questions[1]) == ["answered elsewhere"]
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.terminal_sessions import desk as desk_module
 from drawbridge.server.terminal_sessions import hook_events
-from drawbridge.server.terminal_sessions.desk import Follower
-from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions.session import Reports, TerminalSession
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Session, SocketDesk, socket_desk
@@ -49,21 +48,21 @@ async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
     desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Where the first one was: what is removed is not the new one's history."""
-    session, settle_all = Session(desk), DeskSession.settle_all
+    session, withdraw_all = Session(desk), TerminalSession.withdraw_all
     event = hook_events.read(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
-    begun = desk.server.core.desk.hook
+    begun = desk.server.core.terminal_sessions.report
 
-    def meanwhile(closed: DeskSession, *reason: str) -> None:
-        settle_all(closed, *reason)
+    def meanwhile(closed: TerminalSession, *reason: str) -> None:
+        withdraw_all(closed, *reason)
         if reason:
             asyncio.get_running_loop().call_soon(begun, event, session.pid)
 
     await session.tells("SessionEnd", reason="exit")
-    monkeypatch.setattr(DeskSession, "settle_all", meanwhile)
+    monkeypatch.setattr(TerminalSession, "withdraw_all", meanwhile)
     if how == "taken":
         await desk.does("project_delete", session.project)
     else:
-        monkeypatch.setattr(desk_module, "MOST", 2)
+        monkeypatch.setattr(sessions_module, "MOST", 2)
         for another in (Session(desk), Session(desk)):
             await another.tells("SessionEnd", reason="exit")
     await until(lambda: desk.client.updates("project_deleted"))
@@ -75,10 +74,10 @@ async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
 async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_begun_anew(
     desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, up_to_date, second = Session(desk), Follower.up_to_date, asyncio.Event()
+    session, processed, second = Session(desk), Reports.processed, asyncio.Event()
 
-    async def slowly(follower: Follower) -> None:
-        await up_to_date(follower)
+    async def slowly(reports: Reports) -> None:
+        await processed(reports)
         if second.is_set():
             second.clear()
             async with asyncio.timeout(PATIENCE):
@@ -86,11 +85,11 @@ async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_b
         second.set()
 
     await session.tells("Stop")
-    monkeypatch.setattr(Follower, "up_to_date", slowly)
+    monkeypatch.setattr(Reports, "processed", slowly)
     second.set()
     late = asyncio.create_task(desk.does("project_delete", session.project))
     await until(lambda: not second.is_set())
-    monkeypatch.setattr(Follower, "up_to_date", up_to_date)
+    monkeypatch.setattr(Reports, "processed", processed)
     await desk.does("project_delete", session.project)
     await session.tells("UserPromptSubmit", prompt="Again")
     second.set()
@@ -101,24 +100,24 @@ async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_b
 async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_the_list_is_answered(
     desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, up_to_date, reading = Session(desk), Follower.up_to_date, asyncio.Event()
+    session, processed, reading = Session(desk), Reports.processed, asyncio.Event()
 
-    async def for_ever(follower: Follower, text: str) -> None:
+    async def for_ever(reports: Reports, text: str) -> None:
         reading.set()
         await asyncio.Event().wait()
 
-    async def asked_meanwhile(follower: Follower) -> None:
-        await up_to_date(follower)
-        monkeypatch.setattr(Follower, "_read_until", for_ever)
+    async def asked_meanwhile(reports: Reports) -> None:
+        await processed(reports)
+        monkeypatch.setattr(Reports, "_read_until", for_ever)
         for hook in hooks:
             payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
             hook.say(type="hook", pid=session.pid, payload=payload)
-        await until(lambda: reading.is_set() and follower._calls.qsize())
+        await until(lambda: reading.is_set() and reports._calls.qsize())
 
     await session.tells("Stop")
     async with Line.open() as first, Line.open() as second:
         hooks = [first, second]
-        monkeypatch.setattr(Follower, "up_to_date", asked_meanwhile)
+        monkeypatch.setattr(Reports, "processed", asked_meanwhile)
         await desk.does("project_delete", session.project)
         for hook in hooks:
             assert await hook.hear() is None, "the dialog of the agent is open: it decides"
@@ -130,7 +129,7 @@ async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_fr
     async with bridge(desk) as neovim:
         proposed(neovim, file, agent=GEMINI)
         await until(lambda: desk.questions, "the question")
-        (session,) = desk.server.core.desk
+        (session,) = desk.server.core.terminal_sessions
         await desk.does("project_delete", session.id)
         neovim.say(type="decided", id="7", text=MINE)
         assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
@@ -142,7 +141,7 @@ async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_fr
 @contextlib.asynccontextmanager
 async def ended(desk: SocketDesk) -> AsyncIterator[None]:
     """The sessions are closed; the socket is open still, as while agents are being ended."""
-    await desk.server.core.desk.close("the server is ending")
+    await desk.server.core.terminal_sessions.close("the server is ending")
     yield
 
 

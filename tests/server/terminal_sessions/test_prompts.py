@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import terminals
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
 from tests.waiting import until
@@ -55,7 +54,7 @@ async def neovim(desk: SocketDesk, *terminals: int) -> AsyncIterator[Neovim]:
     async with Line.open() as line:
         neovim = Neovim(line)
         neovim.has(*terminals)
-        held = desk.server.core.context.terminals._editors
+        held = desk.server.core.terminal_sessions.terminals._editors
         await until(lambda: any(one.about and one.about.terminals == terminals for one in held), "the bridge")
         yield neovim
 
@@ -84,7 +83,7 @@ async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
 
 def prompts(desk: SocketDesk, session: Session) -> list[tuple[str, str, str]]:
     """Those of the history: the text, who has sent it, its run."""
-    found = desk.server.core.desk.find(session.project)
+    found = desk.server.core.terminal_sessions.find(session.project)
     assert found is not None
     lines = list(found.history.read(after_seq=0, limit=100).records)
     said = [json.loads(one.line) for one in lines]
@@ -310,7 +309,7 @@ async def test_the_editor_is_gone_meanwhile(desk: SocketDesk) -> None:
 
 @pytest.mark.parametrize("silent", ["the editor", "the agent"])
 async def test_nobody_says_what_became_of_it(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, silent: str) -> None:
-    monkeypatch.setattr(terminals, "TYPING_SECONDS", 0.05 if silent == "the editor" else 5)
+    monkeypatch.setattr(desk_prompts, "TYPING_SECONDS", 0.05 if silent == "the editor" else 5)
     monkeypatch.setattr(desk_prompts, "BEGIN_SECONDS", 0.05)
     async with at_work(desk) as (session, editor):
         sending = sends(desk, session, request_id="r1")
@@ -371,7 +370,7 @@ async def test_it_asks_nobody(desk: SocketDesk) -> None:
 )
 def test_what_would_be_a_command_to_the_agents_program_is_refused(command: str) -> None:
     with pytest.raises(ClientError) as raised:
-        terminals.typeable(command)
+        desk_prompts.typeable(command)
     assert (raised.value.code, raised.value.field) == ("NOT_SUPPORTED", "data.prompt")
 
 
@@ -387,11 +386,11 @@ def test_what_would_be_a_command_to_the_agents_program_is_refused(command: str) 
     ],
 )
 def test_nothing_in_a_prompt_is_a_key(prompt: str, typed: str) -> None:
-    assert terminals.typeable(prompt) == typed
+    assert desk_prompts.typeable(prompt) == typed
 
 
 @pytest.mark.parametrize(("prompt", "code"), [("\x1b \n", "VALIDATION_FAILED"), ("x" * 1_000_000, "NOT_SUPPORTED")])
 def test_what_is_nothing_or_too_much_is_refused(prompt: str, code: str) -> None:
     with pytest.raises(ClientError) as raised:
-        terminals.typeable(prompt)
+        desk_prompts.typeable(prompt)
     assert raised.value.code == code

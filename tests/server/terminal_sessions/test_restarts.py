@@ -15,8 +15,8 @@ import pytest
 
 from drawbridge.cli.hook import for_guard
 from drawbridge.server.terminal_sessions import carried as desk_carried
-from drawbridge.server.terminal_sessions import desk as desk_module
 from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
 from tests.guard.payloads import recorded as payload_of
@@ -65,7 +65,7 @@ async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketDesk, Sessi
 
 async def comes_again(later: SocketDesk, session: Session, hook: Line) -> None:
     ask(hook, session)
-    await until(lambda: later.server.core.desk.find(session.project), "the session")
+    await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
     await later.idle()
 
 
@@ -75,7 +75,7 @@ async def open_in(desk: SocketDesk, session: Session) -> list[str]:
 
 def ways(desk: SocketDesk, session: Session) -> set[str]:
     """How the agent is reached that has asked."""
-    found = desk.server.core.desk.find(session.project)
+    found = desk.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__
         for surfaces in (found.approvals._surfaces.values() if found else ())
@@ -127,7 +127,7 @@ async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(t
 async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_server(tmp_path: Path) -> None:
     """Killed between the two; with its input, its rules and whatever else it was."""
     async with asked(tmp_path, "killed") as (desk, session, _, question):
-        (deaf,) = desk.server.core.desk.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
+        (deaf,) = desk.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
         deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
         await desk.answers(question, updated_input=ANOTHER)
     async with socket_desk(tmp_path) as later:
@@ -150,7 +150,7 @@ async def test_what_was_answered_at_the_desk_while_no_server_ran_is_settled(tmp_
         await session.tells("Notification")
     session.writes(result("t1"))
     async with socket_desk(tmp_path) as later:
-        await until(lambda: not later.server.core.desk.find(session.project).approvals, "its end")  # type: ignore[union-attr]
+        await until(lambda: not later.server.core.terminal_sessions.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
             {"approval_id": question["approval_id"], "reason": "answered elsewhere"}
         ]
@@ -174,11 +174,11 @@ async def test_what_was_settled_before_is_no_question_after_it(tmp_path: Path, h
 async def test_who_does_not_come_again_has_no_question_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.05)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         pass
     async with socket_desk(tmp_path) as later:
-        await until(lambda: not later.server.core.desk.find(session.project).approvals, "its end")  # type: ignore[union-attr]
+        await until(lambda: not later.server.core.terminal_sessions.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
             {"approval_id": question["approval_id"], "reason": "the agent no longer waits for it"}
         ]
@@ -191,12 +191,12 @@ async def test_who_does_not_come_again_has_no_question_any_more(
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was given right after the restart of the server, and the agent never fetched it."""
-    monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.5)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.5)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
     async with socket_desk(tmp_path) as later:
         await later.answers(question)
-        await until(lambda: later.withdrawn(question) == [session_module.NOT_HEARD], "its end")
+        await until(lambda: later.withdrawn(question) == [session_module.NO_LONGER_WAITED], "its end")
 
 
 async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ async def test_what_gemini_proposed_is_the_same_card_in_the_same_session(tmp_pat
             assert later.client.updates("project_created") == later.questions == []
             await later.answers(question)
             assert await neovim.hear() == {"type": "answer", "id": "7", "by": "phone", "text": "new\n"}
-        await until(lambda: [one.state for one in later.server.core.desk] == ["ended"], "its end")
+        await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
 async def test_an_answer_that_was_given_meanwhile_closes_geminis_view(tmp_path: Path) -> None:
@@ -336,12 +336,12 @@ async def test_an_answer_that_was_given_meanwhile_closes_geminis_view(tmp_path: 
 async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.05)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
     async with first_server(tmp_path, "killed") as desk, bridge(desk) as neovim:
         proposed(neovim, "Gemini CLI")
         await until(lambda: desk.questions, "the question")
     async with socket_desk(tmp_path) as later:
-        await until(lambda: [one.state for one in later.server.core.desk] == ["ended"], "its end")
+        await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])

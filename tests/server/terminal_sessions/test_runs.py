@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.terminal_sessions import desk as desk_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
-from drawbridge.server.terminal_sessions.parked import moved_to
+from drawbridge.server.terminal_sessions.transcript_file import moved_to
 from tests.waiting import until
 
 from .socket_rig import Message, Session, SocketDesk, socket_desk
@@ -191,7 +190,7 @@ async def test_what_another_process_adds_is_left_out(desk: SocketDesk) -> None:
 
 
 async def test_a_conversation_that_is_open_is_known(desk: SocketDesk) -> None:
-    open_in_terminal = desk.server.core.desk.open_in_terminal
+    open_in_terminal = desk.server.core.terminal_sessions.open_in_terminal
     session = Session(desk)
     assert not open_in_terminal(session.id)
     await session.tells("SessionStart", source="startup")
@@ -213,7 +212,7 @@ def parks(session: Session, job: str | None, **more: Message) -> None:
 
 
 async def test_a_session_moved_to_the_background_has_ended(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(session_module, "RESTING_SECONDS", 0.05)
     session, successor = Session(desk), Session(desk)
     session.writes(prompt("Go"), said("done"))
     await session.tells("Stop", last_assistant_message="done")
@@ -232,7 +231,7 @@ async def test_a_session_moved_to_the_background_has_ended(desk: SocketDesk, mon
 async def test_an_unknown_state_of_the_process_changes_nothing(
     desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, job: str | None
 ) -> None:
-    monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.01)
+    monkeypatch.setattr(session_module, "RESTING_SECONDS", 0.01)
     session = Session(desk)
     session.writes(prompt("Go"), said("done"))
     await session.tells("Stop", last_assistant_message="done")
@@ -250,8 +249,8 @@ async def test_a_spare_background_session_is_not_shown(desk: SocketDesk) -> None
 
 
 def _state(desk: SocketDesk, session: Session) -> str:
-    found = desk.server.core.desk.find(session.project)
-    return found.state if found else ""
+    found = desk.server.core.terminal_sessions.find(session.project)
+    return found.phase if found else ""
 
 
 # Answers that don't reach the agent.

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.terminal_sessions import desk as desk_module
+from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import transcript_file
 from tests.waiting import PATIENCE, until
 
@@ -366,7 +367,7 @@ async def test_an_agent_that_is_heard_of_as_it_is_taken_from_the_list_begins_ane
     monkeypatch.setattr(shutil, "rmtree", slowly)
     await session.tells("Stop")
     going = asyncio.create_task(desk.does("project_delete", session.project))
-    await until(lambda: desk.server.core.desk.find(session.project) is None)
+    await until(lambda: desk.server.core.terminal_sessions.find(session.project) is None)
     await session.tells("UserPromptSubmit", prompt="Again")
     heard_of.set()
     await going
@@ -377,13 +378,13 @@ async def test_an_agent_that_is_heard_of_as_it_is_taken_from_the_list_begins_ane
 
 
 async def test_the_oldest_that_have_ended_give_way(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "MOST", 3)
+    monkeypatch.setattr(sessions_module, "MOST", 3)
     sessions = [Session(desk) for _ in range(5)]
     for session in sessions[:3]:
         await session.tells("Stop")
     await sessions[1].tells("SessionEnd")
     await sessions[3].tells("Stop")
-    await until(lambda: len(list(desk.server.core.desk)) == 3, "room")
+    await until(lambda: len(list(desk.server.core.terminal_sessions)) == 3, "room")
     await sessions[4].tells("Stop")  # none has ended: it is not shown
     shown = [one["id"] for one in (await desk.does("project_list"))["data"]["projects"]]
     assert shown == [sessions[number].project for number in (0, 2, 3)]
@@ -392,13 +393,13 @@ async def test_the_oldest_that_have_ended_give_way(desk: SocketDesk, monkeypatch
 async def test_a_program_that_is_gone_without_a_word_has_ended(
     desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(session_module, "RESTING_SECONDS", 0.05)
     process = await asyncio.create_subprocess_exec("sleep", "60")
     session = Session(desk, pid=process.pid)
     await session.tells("Stop")
     process.kill()
     await process.wait()
-    await until(lambda: [one.state for one in desk.server.core.desk] == ["ended"], "its end")
+    await until(lambda: [one.phase for one in desk.server.core.terminal_sessions] == ["ended"], "its end")
 
 
 # Bad input.

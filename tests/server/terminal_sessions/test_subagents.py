@@ -28,7 +28,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
 
 def standing(desk: SocketDesk, session: Session) -> Message:
     """The state that clients get, whether or not one follows the session."""
-    found = desk.server.core.desk.find(session.project)
+    found = desk.server.core.terminal_sessions.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]
     return {name: value for name, value in info.items() if name != "permission_mode"}
@@ -168,7 +168,7 @@ async def first_hook(session: Session) -> AsyncIterator[Line]:
 
 
 def _open(desk: SocketDesk, session: Session) -> bool:
-    found = desk.server.core.desk.find(session.project)
+    found = desk.server.core.terminal_sessions.find(session.project)
     return found is None or bool(found.approvals)
 
 

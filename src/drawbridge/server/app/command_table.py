@@ -17,7 +17,7 @@ from drawbridge.server.auth.audited import Audit
 from drawbridge.server.auth.scopes import DECIDES, Scope
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.replies import Nothing, Reply
-from drawbridge.server.terminal_sessions.desk import PREFIX
+from drawbridge.server.sessions.session import TERMINAL_PREFIX
 
 OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
@@ -28,7 +28,7 @@ HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", re
 
 def _is_typed(command: commands.Execute) -> bool:
     """Whether the prompt is typed into a terminal, which takes a while."""
-    return command.project_id.startswith(PREFIX)
+    return command.project_id.startswith(TERMINAL_PREFIX)
 
 
 # Without an annotation: with one, mypy would take the type variables of a row from it and compare nothing.

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
-from drawbridge.core.private_files import process_alive
 from drawbridge.server.app.blobs import Blobs, json_object
 from drawbridge.server.app.feed import Broadcast, Feed
 from drawbridge.server.app.joining import Joining
@@ -26,19 +25,19 @@ from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.sessions import conversations as sessions
+from drawbridge.server.sessions import conversations
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes
 from drawbridge.server.sessions.context import Context, Limits
 from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
+from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metrics import RunMetrics, summary
-from drawbridge.server.sessions.project import Project
-from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
-from drawbridge.server.sessions.upkeep import Retention, Upkeep
+from drawbridge.server.sessions.session import Sessions
 from drawbridge.server.store.log import FsyncPolicy
-from drawbridge.server.terminal_sessions.desk import Desk
-from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -75,9 +74,11 @@ class Core:
             audit=audit,
         )
         self.context = Context(agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors)
-        self.desk = Desk(data, self.context, fsync)
-        self.projects = Projects(data, self.context, fsync, self.desk.open_in_terminal)
-        self.upkeep = Upkeep(self.context, self.projects, retention, self.desk)
+        self.sessions = Sessions(self.context)
+        self.terminal_sessions = TerminalSessions(data, self.context, fsync, self.sessions)
+        open_in_terminal = self.terminal_sessions.open_in_terminal
+        self.projects = Projects(data, self.context, fsync, self.sessions, open_in_terminal)
+        self.maintenance = Maintenance(self.context, self.sessions, self.projects, retention)
         self._blobs = blobs
         self._joining = Joining(self.audience)
 
@@ -86,19 +87,20 @@ class Core:
         await asyncio.to_thread(self.projects.load)
         for project in self.projects:
             project.continuing.look()
-        self.desk.load()
-        self.projects.rebuild([session.history for session in self.desk])
+        self.terminal_sessions.load()
+        self.sessions.rebuild()
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the agent processes and closes the histories."""
         await self._joining.close()
-        await self.desk.close(reason)
+        await self.terminal_sessions.close(reason)
+        await self.sessions.close()
         await self.projects.close(reason)
 
     def gone(self, client: Subscriber) -> None:
         """Removes a client that has disconnected. Its runs continue."""
-        for project in [*self.projects, *self.desk]:
-            self._joining.leave(project, client)
+        for session in self.sessions:
+            self._joining.leave(session, client)
         self.audience.gone(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
@@ -134,12 +136,9 @@ class Core:
         )
 
     def path_of(self, project_id: str) -> Path | None:
-        """The project's directory; None if the project does not exist."""
-        return next((one.path for one in [*self.projects, *self.desk] if one.id == project_id), None)
-
-    def _find(self, project_id: str) -> Project | DeskSession:
-        """A session: managed, or terminal, which is joined, read and answered in the same way."""
-        return self.desk.find(project_id) or self.projects.get(project_id)
+        """The session's directory; None if the session does not exist."""
+        session = self.sessions.find(project_id)
+        return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
         """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects."""
@@ -148,17 +147,17 @@ class Core:
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """The open approval. Raises ``ClientError`` where it is not open."""
-        approval = self._find(project_id).approvals.find(approval_id)
+        approval = self.sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
         """One whole line of a history, which ``messages.history_blob`` refers to."""
-        page = await self._find(project_id).store.read(after_seq=seq - 1, limit=1)
+        page = await self.sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
 
-    def _in_place(self, project_id: str) -> Project:
+    def _in_place(self, project_id: str) -> ManagedSession:
         """A project whose directory may be read and written now. Raises ``ClientError``."""
         project = self.projects.get(project_id)
         self.context.check_place(project.path, "Nothing was done.")
@@ -177,38 +176,40 @@ class Core:
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
-        seen = [one.info() for one in [*self.projects, *self.desk] if client.sees(one.path)]
+        seen = [session.info() for session in self.sessions if client.sees(session.path)]
         return Answer(type="project_list", data=replies.ProjectList(seen))
 
     async def project_delete(
         self, command: commands.ProjectDelete, client: Subscriber
     ) -> Answer[replies.ProjectDeleted]:
         data = replies.ProjectDeleted(command.project_id, success=True)
-        session = self.desk.find(command.project_id)
-        if session is not None:
-            await self.desk.forget(session)
-            return Answer(type="project_deleted", project_id=session.id, data=data)
-        project = self.projects.get(command.project_id)
+        session = self.sessions.get(command.project_id)
+        if isinstance(session, TerminalSession):
+            await self.terminal_sessions.forget(session)
+        else:
+            await self._delete(self.projects.get(session.id))
+        return Answer(type="project_deleted", project_id=session.id, data=data)
+
+    async def _delete(self, project: ManagedSession) -> None:
         try:
             await self.projects.delete(project)
         finally:
-            if project not in self.projects:  # even if its data could not be moved
+            if self.sessions.find(project.id) is not project:  # even if its data could not be moved
                 gone = ProjectGone(project.id, str(project.path))
                 self.context.publish(Announced(project.id, project.path, gone))
-        return Answer(type="project_deleted", project_id=project.id, data=data)
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
-        project = self._find(command.project_id)
+        project = self.sessions.get(command.project_id)
         snapshot = self._joining.join(project, client, command.after_seq)
         return messages.updated("project_joined", snapshot, project.id)
 
     async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer[Nothing]:
-        self._joining.leave(self._find(command.project_id), client)
+        self._joining.leave(self.sessions.get(command.project_id), client)
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
         """With ``since`` alone the specification's bare array, if it fits into a frame; otherwise a page."""
-        project = self._find(command.project_id)
+        project = self.sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
             after_seq=command.after_seq,
@@ -229,9 +230,10 @@ class Core:
     # Runs.
 
     async def execute(self, command: commands.Execute, client: Subscriber) -> Answer[replies.Accepted]:
-        if session := self.desk.find(command.project_id):
-            return await self.desk.execute(session, command, client, lambda: self._as_a_run(session))
-        project = self.projects.get(command.project_id)
+        session = self.sessions.get(command.project_id)
+        if isinstance(session, TerminalSession):
+            return await self.terminal_sessions.execute(session, command, client, lambda: self._as_a_run(session))
+        project = self.projects.get(session.id)
         known = project.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
@@ -251,7 +253,7 @@ class Core:
         )
         return project.execute(order, client, queue=command.queue)
 
-    def _as_a_run(self, session: DeskSession) -> bool:
+    def _as_a_run(self, session: TerminalSession) -> bool:
         """Checks the command line of the agent against the ceilings of a run. Raises ``ClientError`` with the reason."""
         path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
         return self.context.places.usable(path) and self._allowed(now, Options(), "claude") == self.context.granted(
@@ -316,7 +318,7 @@ class Core:
         project = self._in_place(command.project_id)
         agent, current = self.context.agents.get(project.data.agent), project.memory.session_id
         try:
-            found = await sessions.listed(agent, project.path, current, command.limit)
+            found = await conversations.listed(agent, project.path, current, command.limit)
         except AgentUnusable as error:
             raise ClientError(error.code, str(error)) from None
         return Answer(type="session_list", project_id=project.id, data=replies.SessionList(found))
@@ -331,25 +333,20 @@ class Core:
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         project = self._in_place(project_id)
         agent = self.context.agents.get(project.data.agent)
-        if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
+        if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent has no such conversation for this directory.")
         if not fork:
             await self._check_unused(project, agent, session_id)
         await project.resume(session_id, fork=fork)
         return OK
 
-    async def _check_unused(self, project: Project, agent: Agent | None, session_id: str) -> None:
+    async def _check_unused(self, project: ManagedSession, agent: Agent | None, session_id: str) -> None:
         """Raises ``ClientError`` where another process has the conversation open: both would write the same record."""
-        users = await asyncio.to_thread(sessions.used_by, agent, session_id, project.pids)
-        at_desk = any(
-            one.memory.session_id == session_id and not one.ended and (one.pid is None or process_alive(one.pid))
-            for one in self.desk
-        )
-        elsewhere = any(
-            other is not project and other.pids and other.memory.session_id == session_id for other in self.projects
-        )
-        if users or at_desk or elsewhere:
-            where = "in a terminal" if at_desk else "in another project" if elsewhere else "in another process"
+        users = await asyncio.to_thread(conversations.used_by, agent, session_id, project.pids)
+        others = [other for other in self.sessions if other is not project and other.is_using(session_id)]
+        if users or others:
+            in_terminal = any(isinstance(other, TerminalSession) for other in others)
+            where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
             text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
@@ -362,7 +359,7 @@ class Core:
         if command.updated_input_blob is not None:
             updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
-        project = self._find(command.project_id)
+        project = self.sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
             question = approval.request

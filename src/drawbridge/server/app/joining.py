@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
@@ -15,7 +14,7 @@ from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.server.sessions.audience import Audience
-from drawbridge.server.store.log import History
+from drawbridge.server.sessions.session import Session
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -23,18 +22,6 @@ PAGE: Final = 200
 """Records that a client that catches up is sent at a time."""
 
 PAGE_BYTES: Final = 512 * 1024
-
-
-class Joined(Protocol):
-    """A managed or a terminal session."""
-
-    id: str
-    path: Path
-    history: History
-
-    def snapshot(self) -> messages.ProjectJoined: ...
-
-    def shown(self) -> messages.ProjectState: ...
 
 
 class Joining:
@@ -45,7 +32,7 @@ class Joining:
         self._tasks = BackgroundTasks(logger)
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def join(self, project: Joined, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
+    def join(self, project: Session, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
         """Returns the snapshot. The stream follows it, from ``after_seq`` or else from the snapshot on."""
         self.leave(project, client)
         snapshot = project.snapshot()
@@ -60,7 +47,7 @@ class Joining:
             task.add_done_callback(lambda _: self._read(project, client, task))
         return snapshot
 
-    def leave(self, project: Joined, client: Subscriber) -> None:
+    def leave(self, project: Session, client: Subscriber) -> None:
         self._audience.leave(project.id, client)
         task = self._reading.pop((project.id, client.id), None)
         if task is not None:
@@ -69,7 +56,7 @@ class Joining:
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _read_on(self, project: Joined, client: Subscriber, seq: int, sent_state: messages.ProjectState) -> None:
+    async def _read_on(self, project: Session, client: Subscriber, seq: int, sent_state: messages.ProjectState) -> None:
         """Sends what the client has missed. If that fails, the client gets an error and can join again."""
         try:
             await self._catch_up(project, client, seq, sent_state)
@@ -78,7 +65,9 @@ class Joining:
                 logger.error("%s: %s", project.id, error)
                 self._failed(project, client)
 
-    async def _catch_up(self, project: Joined, client: Subscriber, seq: int, sent_state: messages.ProjectState) -> None:
+    async def _catch_up(
+        self, project: Session, client: Subscriber, seq: int, sent_state: messages.ProjectState
+    ) -> None:
         """Sends the records on disk, as fast as the client reads; then the client joins the others in the same loop iteration.
 
         ``sent_state``: the state that it was sent. Later changes of state are not part of the history.
@@ -103,17 +92,17 @@ class Joining:
         if state != sent_state:
             client.send(frame(Announced(project.id, project.path, StateChanged(state))))
 
-    def _give_up(self, project: Joined, client: Subscriber) -> None:
+    def _give_up(self, project: Session, client: Subscriber) -> None:
         """After a defect of the server, which may have occurred when the client had joined already."""
         self._audience.leave(project.id, client)
         self._failed(project, client)
 
-    def _failed(self, project: Joined, client: Subscriber) -> None:
+    def _failed(self, project: Session, client: Subscriber) -> None:
         text = "The history of this project can't be read. Join again later."
         failure = ClientError("FILE_OPERATION", text)
         client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
 
-    def _read(self, project: Joined, client: Subscriber, task: asyncio.Task[None]) -> None:
+    def _read(self, project: Session, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._reading.get((project.id, client.id)) is task:
             del self._reading[project.id, client.id]
             self._audience.end_catching_up(project.id, client)

@@ -90,7 +90,7 @@ class Monitor:
             disk_free_mb=free // (1024 * 1024),
             problems=problems,
             subscriptions=self._subscriptions(),
-            runs=self.metrics.told(),
+            runs=self.metrics.shown(),
         )
 
     def _measure(self) -> tuple[float, int]:

@@ -34,7 +34,7 @@ class Editor(Protocol):
 
     about: wire.Bridge | None
 
-    def introduced(self, about: wire.Bridge) -> None:
+    def introduce(self, about: wire.Bridge) -> None:
         """The bridge's report about itself."""
         ...
 
@@ -104,14 +104,14 @@ class Editors:
 
     # Called by editors.
 
-    def connected(self, editor: Editor) -> None:
+    def add(self, editor: Editor) -> None:
         """The bridge has identified itself, or its report has changed: shows it the approvals that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():
             self._show(offered, editor)
 
-    def disconnected(self, editor: Editor) -> None:
+    def remove(self, editor: Editor) -> None:
         if editor in self._editors:
             self._editors.remove(editor)
         for offered in self._offered.values():

@@ -16,15 +16,12 @@ from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.audience import Audience
-from drawbridge.server.sessions.budgets import Budgets
-from drawbridge.server.sessions.ceilings import Ceilings, check_hours, mode_fits, reported_mode_fits, within
+from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, mode_fits, reported_mode_fits, within
 from drawbridge.server.sessions.disk import Disk, Sizes
 from drawbridge.server.sessions.memory import MemoryWatch
 from drawbridge.server.sessions.metrics import RunMetrics
-from drawbridge.server.sessions.orphans import Running
 from drawbridge.server.sessions.places import Places
-from drawbridge.server.sessions.terminals import Terminals
-from drawbridge.server.sessions.warm import Warm
+from drawbridge.server.sessions.processes import IdlePool, Running
 
 
 class Limits(Struct, frozen=True):
@@ -94,23 +91,22 @@ class Context:
         self.audience = audience
         self.metrics = metrics
         self.editors = editors
-        self.terminals = Terminals()
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)
         self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.slots = Slots(limits.runs_at_once)
-        self.warm = Warm(limits.warm_processes, limits.warm_seconds)
+        self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
         self.at_work: dict[str, Callable[[ClientError], None]] = {}
         """How the run of each project that has one is stopped, by the project's id."""
 
-    async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+    async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
         the run was accepted."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")
-        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
+        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)
 
     def asks(self, agent: str) -> bool:
         """Whether the agent of that name can ask for approvals."""

@@ -105,7 +105,7 @@ class Continuing:
             return
         left = self.at - time.time()
         if left <= 0:
-            self._go_on()
+            self._continue()
         else:
             self._look_again(min(left, LOOK_SECONDS))
 
@@ -116,7 +116,7 @@ class Continuing:
     def _look_again(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.look)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         waiting = self._data.waiting
         assert waiting is not None
         order = Order(

@@ -40,12 +40,12 @@ class MemoryWatch:
         self._tasks = BackgroundTasks(logger)
         self._looking: asyncio.Task[None] | None = None
 
-    async def start(self, agent: Agent, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+    async def start(self, agent: Agent, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """As the agent's; the process is watched until it exits."""
         if self._limit is None:
-            return await agent.start(launch, heard)
-        watched = _Watched(self, heard)
-        process = await agent.start(launch, watched.heard)
+            return await agent.start(launch, report)
+        watched = _Watched(self, report)
+        process = await agent.start(launch, watched.receive)
         watched.runs_as(process.pid)
         if not watched.has_exited:
             self._begin(watched)
@@ -89,21 +89,21 @@ class _Watched:
     pid = 0
     has_exited = False
 
-    def __init__(self, watch: MemoryWatch, heard: Callable[[Event], None]) -> None:
+    def __init__(self, watch: MemoryWatch, report: Callable[[Event], None]) -> None:
         self._watch = watch
-        self._heard = heard
+        self._report = report
         self._why: str | None = None
 
     def runs_as(self, pid: int) -> None:
         self.pid = pid
 
-    def heard(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         if isinstance(event, Exited):
             self.has_exited = True
             self._watch.end(self)
         elif isinstance(event, TurnEnded) and self._why is not None:
             event = msgspec.structs.replace(event, ok=False, interrupted=False, error=self._why, code="MEMORY_LIMIT")
-        self._heard(event)
+        self._report(event)
 
     def stop(self, used: int, limit: int) -> None:
         """Kills it at once, as the kernel would: during an orderly end it could take more."""

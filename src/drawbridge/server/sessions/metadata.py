@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -81,7 +82,7 @@ def deleted(directory: Path) -> Metadata | None:
 
 def load(directory: Path) -> Metadata:
     """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project; ``Unreadable``
-    where that can't be told; ``Newer``.
+    if a file can't be read now; ``Newer``.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):
@@ -106,3 +107,22 @@ def load(directory: Path) -> Metadata:
     if denied:
         raise Unreadable(denied)
     raise Damaged(problem)
+
+
+def now() -> str:
+    """RFC 3339, UTC, to the millisecond."""
+    return _rfc3339(datetime.now(UTC))
+
+
+def instant(moment: datetime | None) -> str | None:
+    """RFC 3339, UTC, to the millisecond."""
+    return None if moment is None else _rfc3339(moment)
+
+
+def instant_of(seconds: float | None) -> str | None:
+    """RFC 3339, UTC, to the millisecond, of seconds since 1970."""
+    return None if seconds is None else _rfc3339(datetime.fromtimestamp(seconds, UTC))
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -36,7 +36,7 @@ class Metrics:
         self.cost_usd += cost_usd or 0.0
         self._latest.append(seconds)
 
-    def told(self) -> Runs:
+    def shown(self) -> Runs:
         return summary([self])
 
 

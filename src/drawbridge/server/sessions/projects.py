@@ -1,4 +1,4 @@
-"""All projects of a server: they are created, found, listed, deleted, and restored after a restart.
+"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and maintained.
 
 ``<data>/projects/<id>/`` holds one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
 could not be read.
@@ -13,56 +13,68 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
-from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.protocol.client_errors import ClientError, no_project
+from drawbridge.server.events import ProjectCreated
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
-from drawbridge.server.sessions.project import Project
-from drawbridge.server.sessions.shown import now
-from drawbridge.server.store.log import FsyncPolicy, History, rebuild
+from drawbridge.server.sessions.managed import ManagedSession
+from drawbridge.server.sessions.metadata import now
+from drawbridge.server.sessions.session import Session, Sessions, in_terminal
+from drawbridge.server.store.log import FsyncPolicy, History
+from drawbridge.text.counts import counted
 
 logger = logging.getLogger("drawbridge.server")
 
 TRASH_SECONDS = 7 * 24 * 60 * 60
 
+MAINTENANCE_SECONDS: Final = 10.0
+"""Seconds between two rounds of maintenance."""
+
+CLEANING_SECONDS: Final = 3600.0
+"""Seconds between two times that the trash and old history are cleaned up."""
+
 
 class Projects:
-    """By id."""
+    """The managed ones of ``sessions``, in the order of their creation."""
 
     def __init__(
-        self, data: Path, context: Context, fsync: FsyncPolicy, open_in_terminal: Callable[[str], bool]
+        self,
+        data: Path,
+        context: Context,
+        fsync: FsyncPolicy,
+        sessions: Sessions,
+        open_in_terminal: Callable[[str], bool],
     ) -> None:
         """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
         self.quarantined: list[str] = []
         """Names of what could not be read at the start, for the owner."""
         self._data = data
         self._context = context
+        self._sessions = sessions
         self._open_in_terminal = open_in_terminal
         self._fsync = fsync
-        self._projects: dict[str, Project] = {}
         self._unreadable: set[str] = set()
-        self._tasks = BackgroundTasks(logger)
 
-    def __iter__(self) -> Iterator[Project]:
-        return iter(self._projects.values())
+    def __iter__(self) -> Iterator[ManagedSession]:
+        return iter([session for session in self._sessions if isinstance(session, ManagedSession)])
 
     def __len__(self) -> int:
-        return len(self._projects)
+        return sum(1 for _ in self)
 
-    def get(self, project_id: str) -> Project:
-        project = self._projects.get(project_id)
-        if project is None and project_id.startswith("desk_"):
-            text = (
-                "This agent was started in a terminal and is controlled there. Only its approvals can be decided here."
-            )
-            raise ClientError("NOT_SUPPORTED", text)
-        if project is None:
-            raise no_project()
-        return project
+    def get(self, project_id: str) -> ManagedSession:
+        """Raises ``ClientError``."""
+        session = self._sessions.get(project_id)
+        if not isinstance(session, ManagedSession):
+            raise in_terminal()
+        return session
 
     def load(self) -> None:
         """Restores all projects, idle; those that can't be read are put aside and logged."""
@@ -73,25 +85,23 @@ class Projects:
             if found := metadata.deleted(deleted):
                 # What it has cost stays spent.
                 self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
+        loaded: list[ManagedSession] = []
         for directory in sorted((self._data / "projects").iterdir()):
             if directory.is_dir() and not directory.is_symlink():
-                project = self._load(directory)
+                project = self._load(directory, loaded)
                 if project is not None:
-                    self._add(project)
-        self._projects = dict(sorted(self._projects.items(), key=lambda item: (item[1].data.created_at, item[0])))
-        for project in self:
+                    loaded.append(project)
+        for project in sorted(loaded, key=lambda project: (project.data.created_at, project.id)):
+            self._add(project)
             if problem := self._context.places.problem(project.path):
                 logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
 
-    def rebuild(self, others: Iterable[History]) -> None:
-        """Rebuilds lost indexes in the background, those of ``others`` too."""
-        histories = [*(project.history for project in self), *others]
-        self._tasks.start(rebuild(histories), "building the indexes of histories")
-
-    def _load(self, directory: Path) -> Project | None:
-        """Projects that can't be read now are retried later; damaged ones are put aside."""
+    def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
+        """Projects that can't be read now are retried later; damaged ones are put aside, and one with the path of one of the
+        ``others``.
+        """
         try:
-            return self._open(directory)
+            return self._open(directory, others)
         except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
             if directory.name not in self._unreadable:
                 logger.error("the project in %s can't be read now: %s", directory.name, error)
@@ -100,14 +110,14 @@ class Projects:
             self._quarantine(directory, str(error))
         return None
 
-    async def read_again(self) -> list[Project]:
+    async def read_again(self) -> list[ManagedSession]:
         """Restores the projects that could not be read before and now can. Returns them."""
         found = []
         for name in sorted(self._unreadable):
-            project = await asyncio.to_thread(self._load, self._data / "projects" / name)
+            project = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))
             if project is None:
                 continue
-            if any(other.path == project.path for other in self):  # made while this one was read; the next try tells it
+            if any(other.path == project.path for other in self):  # created meanwhile; the next attempt finds that
                 project.history.close()
                 continue
             self._unreadable.discard(name)
@@ -129,23 +139,22 @@ class Projects:
             *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
         ]
 
-    def _open(self, directory: Path) -> Project:
+    def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
         data = metadata.load(directory)
-        if any(str(project.path) == data.path for project in self):
+        if any(str(project.path) == data.path for project in others):
             raise metadata.Damaged("another project has its path")
-        project = Project(
+        project = ManagedSession(
             directory, data, History.open(directory / "logs", fsync=self._fsync), self._context, self._open_in_terminal
         )
         project.store.recover()
         return project
 
-    def _add(self, project: Project) -> Project:
-        self._projects[project.id] = project
-        self._context.disk.now(project.id, str(project.path), project.history.size)
+    def _add(self, project: ManagedSession) -> ManagedSession:
+        self._sessions.add(project)
         self._context.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
         return project
 
-    def create(self, path: str, agent: str | None) -> Project:
+    def create(self, path: str, agent: str | None) -> ManagedSession:
         """Creates a project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
@@ -167,13 +176,12 @@ class Projects:
             raise ClientError(
                 "FILE_OPERATION", "The server can't write its data. The project was not created."
             ) from None
-        return self._add(Project(directory, data, history, self._context, self._open_in_terminal))
+        return self._add(ManagedSession(directory, data, history, self._context, self._open_in_terminal))
 
-    async def delete(self, project: Project) -> None:
+    async def delete(self, project: ManagedSession) -> None:
         """Moves a project to the trash, which keeps it for 7 days."""
         project.check_at_rest()
-        del self._projects[project.id]
-        self._context.disk.gone(project.id)
+        self._sessions.remove(project)
         self._context.metrics.remove(project.id)
         await project.close("the project was deleted")
         target = self._data / "trash" / f"{project.id}-{time.time_ns()}"
@@ -188,8 +196,7 @@ class Projects:
             ) from None
 
     async def close(self, reason: str) -> None:
-        """The server ends; all at once, since each may have a process to wait for."""
-        await self._tasks.close()
+        """The server shuts down; all at once, since each may have a process to wait for."""
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
@@ -215,3 +222,63 @@ class Projects:
 
     def _trash(self) -> list[Path]:
         return list((self._data / "trash").iterdir())
+
+
+class Retention(Struct, frozen=True):
+    """How much of a project's history is kept, if the owner sets it: whole files, always with the newest."""
+
+    days: int | None = None
+    bytes: int | None = None
+
+
+class Maintenance:
+    """What a server that runs for months needs: measures the disk use of all ``sessions``, drops their old history, empties the
+    trash, and retries projects that could not be read.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, projects: Projects, retention: Retention) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._projects = projects
+        self._retention = retention
+        self._clean_at = time.monotonic()
+        """When the next cleaning is due."""
+
+    async def round(self) -> None:
+        """One round of maintenance, which is due every ``MAINTENANCE_SECONDS``."""
+        if time.monotonic() >= self._clean_at:
+            # Before it is done: a cleaning that fails must not keep the rounds until the next one from looking.
+            self._clean_at = time.monotonic() + CLEANING_SECONDS
+            await self.clean()
+        await self.look()
+
+    async def look(self) -> None:
+        self._context.disk.forget_others({session.id for session in self._sessions})
+        await asyncio.to_thread(self._context.disk.measure)
+        self._context.disk.look()
+        if self._context.disk.too_much:
+            await asyncio.to_thread(self._projects.make_room)
+        for project in await self._projects.read_again():
+            logger.info("the project in %s can be read again", project.id)
+            project.continuing.look()
+            project.store.announce(ProjectCreated(project.info()))
+
+    async def clean(self) -> None:
+        await asyncio.to_thread(self._projects.empty_trash)
+        for session in self._sessions:
+            await self._drop(session)
+
+    async def _drop(self, session: Session) -> None:
+        days = self._retention.days
+        before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+        try:
+            dropped = await asyncio.to_thread(session.history.drop, before, self._retention.bytes)
+        except DrawbridgeError as error:
+            logger.error("%s: old history could not be dropped: %s", session.id, error)
+            return
+        if dropped:
+            first = session.history.first_seq
+            logger.info(
+                "%s: dropped %s of old history; it begins with %d now", session.id, counted(dropped, "file"), first
+            )
+            self._context.disk.now(session.id, str(session.path), session.history.size)

@@ -24,7 +24,7 @@ from drawbridge.server.events import (
     SessionReset,
 )
 from drawbridge.server.protocol import messages
-from drawbridge.server.sessions.budgets import day_of, forget_old
+from drawbridge.server.sessions.ceilings import day_of, forget_old
 
 REMEMBERED_REQUESTS: Final = 500
 

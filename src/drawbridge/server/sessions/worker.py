@@ -75,11 +75,11 @@ class _Listener:
         self.worker: Worker | None = worker
         self.exited: base.Exited | None = None
 
-    def heard(self, event: base.Event) -> None:
+    def receive(self, event: base.Event) -> None:
         if isinstance(event, base.Exited):
             self.exited = event
         if self.worker is not None:
-            self.worker.heard(event)
+            self.worker.receive(event)
 
 
 def _last_words(code: int, stderr: str) -> str:
@@ -132,7 +132,7 @@ class Worker:
         )
 
     def _take(self, run: Run) -> None:
-        self._context.warm.forget(self)
+        self._context.idle.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
 
@@ -168,7 +168,7 @@ class Worker:
         return None
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
-        """Raises ``AgentUnusable`` where a terminal has opened the warm process's conversation since its last run: two
+        """Raises ``AgentUnusable`` where a terminal has opened the idle process's conversation since its last run: two
         processes would write one record. Starting a process checks this by itself."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
@@ -208,14 +208,14 @@ class Worker:
         if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
         self._listener = listener = _Listener(self)
-        self._process = await self._context.start(agent, launch, listener.heard)
+        self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:
             self._process = self._listener = None
             text = _last_words(listener.exited.code, listener.exited.stderr)
             raise base.AgentUnusable("EXECUTION_FAILED", text)
         self._kind = (agent, options)
 
-    def heard(self, event: base.Event) -> None:
+    def receive(self, event: base.Event) -> None:
         """An event of the process; ``Exited`` is the last one."""
         self._last_output = time.monotonic()
         run = self._run
@@ -254,7 +254,7 @@ class Worker:
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
         self._report(ModeSet(None))
-        self._context.warm.forget(self)
+        self._context.idle.forget(self)
         run, self._given = self._given, None
         if run is not None:  # one that came after it gets a process of its own
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
@@ -268,7 +268,7 @@ class Worker:
         if self._watch is not None:
             self._watch.cancel()
         if self._process is not None:
-            self._context.warm.keep(self)
+            self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
         self._report(RunEnded(run, outcome, cost_usd, error))
 
@@ -341,7 +341,7 @@ class Worker:
                 self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:
-        """Ends the process under a run; ``ended`` was told when this returns."""
+        """Ends the process under a run. The end of the run is reported when this returns."""
         if self._run is not run:
             return
         process = self._process
@@ -362,7 +362,7 @@ class Worker:
 
     def _let_go(self) -> base.AgentProcess | None:
         process = self._process
-        self._context.warm.forget(self)
+        self._context.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
@@ -378,9 +378,9 @@ class Worker:
                 self._leaving.remove(process)
 
     def cool(self) -> None:
-        """The warm process has to go, unless it is at work by itself."""
+        """The idle process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
-            self._context.warm.retain(self)
+            self._context.idle.retain(self)
         else:
             self.spawn(self.end(), "ending an idle process")
 

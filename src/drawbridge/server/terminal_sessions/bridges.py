@@ -25,8 +25,8 @@ from drawbridge.server.approvals.editors import Editor, Editors, Person, decisio
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import hook_events
-from drawbridge.server.terminal_sessions.desk import Desk
-from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions.session import ELSEWHERE, TerminalSession
+from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -42,12 +42,12 @@ class BridgeSurface:
 
     in_editor = True
 
-    def __init__(self, editor: Editor, said: wire.Proposed) -> None:
-        self.pid = said.pid
-        self.known_as = said.question
+    def __init__(self, editor: Editor, proposed: wire.Proposed) -> None:
+        self.pid = proposed.pid
+        self.known_as = proposed.question
         self.editor = editor
-        self.said = said
-        self.session: DeskSession | None = None
+        self.proposed = proposed
+        self.session: TerminalSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
         """In the editor, before its question was reported."""
@@ -55,13 +55,13 @@ class BridgeSurface:
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
         if decision.allow:
-            text = self.said.new_text if decision.updated_input is None else _content(decision.updated_input)
-        self.editor.send(wire.ClientDecision(self.said.id, by, text))
+            text = self.proposed.new_text if decision.updated_input is None else _content(decision.updated_input)
+        self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:
         pass  # its agent closes the view
 
-    def belongs_to(self, session: DeskSession, approval: PendingApproval | None) -> None:
+    def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
         """The approval that the proposal is about; None: its question was not asked yet."""
         self.session, self.approval = session, approval
 
@@ -69,53 +69,55 @@ class BridgeSurface:
         self.was_decided = True
 
     def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
-        said = self.said
-        if said.pid is None or said.pid != pid or proposal is None or said.path != proposal.path:
+        proposed = self.proposed
+        if proposed.pid is None or proposed.pid != pid or proposal is None or proposed.path != proposal.path:
             return False
-        return _lines(said.new_text if said.agent_text is None else said.agent_text) == _lines(proposal.new_text)
+        return _lines(proposed.new_text if proposed.agent_text is None else proposed.agent_text) == _lines(
+            proposal.new_text
+        )
 
 
 class Bridges:
-    def __init__(self, desk: Desk, editors: Editors) -> None:
-        self._desk = desk
+    def __init__(self, sessions: TerminalSessions, editors: Editors) -> None:
+        self._terminal_sessions = sessions
         self._editors = editors
-        self._terminals = desk.terminals
+        self._terminals = sessions.terminals
         self._shown: dict[tuple[int, str], BridgeSurface] = {}
-        self._sessions: dict[tuple[int, str], DeskSession] = {}
+        self._sessions: dict[tuple[int, str], TerminalSession] = {}
 
     # The hook's question.
 
     def requested(
-        self, session: DeskSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
+        self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
         """A question, and its proposal in an editor, where that was there first."""
-        approval = session.heard(event, surface, proposal)
+        approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
                 self._join(session, approval, shown)
                 return
 
-    def _join(self, session: DeskSession, approval: PendingApproval, shown: BridgeSurface) -> None:
+    def _join(self, session: TerminalSession, approval: PendingApproval, shown: BridgeSurface) -> None:
         shown.belongs_to(session, approval)
-        session.join(approval, shown)
+        session.approvals.add(approval, shown)
         if shown.was_decided:
-            session.settle(approval)
+            session.withdraw(approval, ELSEWHERE)
 
     # One bridge.
 
     async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
         """Runs until the bridge disconnects."""
         try:
-            self._said(editor, first)
+            self._handle(editor, first)
             while line := await reader.readline():
-                self._said(editor, wire.decode_from_peer(line))
+                self._handle(editor, wire.decode_from_peer(line))
         finally:
-            self._went(editor)
+            self._disconnected(editor)
 
-    def _said(self, editor: Editor, said: wire.FromPeer) -> None:
-        match said:
+    def _handle(self, editor: Editor, line: wire.FromPeer) -> None:
+        match line:
             case wire.Bridge():
-                self._came(editor, said)
+                self._connected(editor, line)
             case wire.OfferAnswered(id, text):
                 self._editors.answered(editor, id, text)
             case wire.OfferDeclined(id):
@@ -125,7 +127,7 @@ class Bridges:
             case wire.PromptFailed(id, reason):
                 self._terminals.answered(editor, id, reason)
             case wire.Proposed():
-                self._proposed(editor, said)
+                self._proposed(editor, line)
             case wire.EditorDecision(id, text):
                 won = self._decided(self._shown.get((_key(editor), id)), text)
                 editor.send(wire.DecisionAck(id, won))
@@ -134,16 +136,16 @@ class Bridges:
             case wire.Hook():
                 raise ValueError("a hook's line at a bridge's connection")
 
-    def _came(self, editor: Editor, about: wire.Bridge) -> None:
+    def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         with self._terminals_change():
-            editor.introduced(about)
-            self._terminals.came(editor)
-        self._editors.connected(editor)
+            editor.introduce(about)
+            self._terminals.add(editor)
+        self._editors.add(editor)
 
-    def _went(self, editor: Editor) -> None:
-        self._editors.disconnected(editor)
+    def _disconnected(self, editor: Editor) -> None:
+        self._editors.remove(editor)
         with self._terminals_change():
-            self._terminals.went(editor)
+            self._terminals.remove(editor)
         for key in [key for key in self._shown if key[0] == _key(editor)]:
             self._gone(self._shown.pop(key), settled=False)
         for key in [key for key in self._sessions if key[0] == _key(editor)]:
@@ -151,64 +153,64 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Clients are told afterwards which sessions take prompts now, and which no more."""
-        before = {session.id: session.prompts.taken for session in self._desk}
+        """Afterwards clients receive the state of each session that takes prompts now, or does not take them any more."""
+        before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
-        for session in self._desk:
-            if session.prompts.taken != before[session.id]:
+        for session in self._terminal_sessions:
+            if session.prompts.possible != before[session.id]:
                 session.publish_state()
 
-    def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
-        shown = self._shown[_key(editor), said.id] = BridgeSurface(editor, said)
-        agent = AGENTS.get(said.agent)
-        if self._desk.closed:
+    def _proposed(self, editor: Editor, proposed: wire.Proposed) -> None:
+        shown = self._shown[_key(editor), proposed.id] = BridgeSurface(editor, proposed)
+        agent = AGENTS.get(proposed.agent)
+        if self._terminal_sessions.closed:
             return None
         if agent is not None:
             return self._ask(editor, shown, agent)
-        for session in self._desk:
-            if session.pid == said.pid:
+        for session in self._terminal_sessions:
+            if session.pid == proposed.pid:
                 for approval in session.approvals:
-                    if shown.is_same(said.pid, approval.request.proposal):
+                    if shown.is_same(proposed.pid, approval.request.proposal):
                         return self._join(session, approval, shown)
                 for approval in session.outcomes:  # answered in the meantime
-                    if shown.is_same(said.pid, approval.request.proposal):
+                    if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None
 
     def _ask(self, editor: Editor, shown: BridgeSurface, agent: str) -> None:
-        said = shown.said
-        session = self._session_of(editor, said, agent)
+        proposed = shown.proposed
+        session = self._session_of(editor, proposed, agent)
         if session is None:
             return
-        shown.belongs_to(session, session.heard_again(shown))
+        shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
-        given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
+        given = msgspec.json.encode({"file_path": proposed.path, "content": proposed.new_text})
         question = Question(
             question_id=uuid.uuid4().hex,
             tool_name="Write",
             input=Raw(given),
             suggestions=Raw(b"[]"),
-            proposal=Proposal(said.path, said.old_text, said.new_text),
+            proposal=Proposal(proposed.path, proposed.old_text, proposed.new_text),
         )
         shown.belongs_to(session, session.ask(question, shown))
 
-    def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> DeskSession | None:
-        key = (_key(editor), said.session)
+    def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
+        key = (_key(editor), proposed.session)
         known = self._sessions.get(key)
-        if known is not None and self._desk.find(known.id) is known:
+        if known is not None and self._terminal_sessions.find(known.id) is known:
             return known
-        for session in self._desk:
-            if said.question and session.knows(said.question):
+        for session in self._terminal_sessions:
+            if proposed.question and session.knows(proposed.question):
                 self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()
-        path = next((folder for folder in folders if said.path.startswith(folder.rstrip("/") + "/")), None)
-        follower = self._desk.begin(self._desk.new_id(), path or os.path.dirname(said.path), agent, "")
-        if follower is None:
-            return None
-        self._sessions[key] = follower.session
-        return follower.session
+        path = next((folder for folder in folders if proposed.path.startswith(folder.rstrip("/") + "/")), None)
+        sessions = self._terminal_sessions
+        begun = sessions.begin(sessions.new_id(), path or os.path.dirname(proposed.path), agent, "")
+        if begun is not None:
+            self._sessions[key] = begun
+        return begun
 
     def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
         """Whether what the person has decided in the editor is the answer."""
@@ -226,15 +228,17 @@ class Bridges:
         except ClientError as error:
             if error.code not in NOT_WRITTEN:
                 return False
-            shown.session.settle(shown.approval)  # in its agent's own editor a person decides without a server too
+            shown.session.withdraw(
+                shown.approval, ELSEWHERE
+            )  # in its agent's own editor a person decides without a server too
         return True
 
     def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:
         if shown is None or shown.session is None or shown.approval is None:
             return
         if settled and shown.approval in list(shown.session.approvals):
-            shown.session.settle(shown.approval)
-        shown.session.gone(shown)
+            shown.session.withdraw(shown.approval, ELSEWHERE)
+        shown.session.disconnect(shown)
 
 
 def _key(editor: Editor) -> int:

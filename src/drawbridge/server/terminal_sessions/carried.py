@@ -20,7 +20,7 @@ from drawbridge.server.store.log import History, Record
 from drawbridge.server.terminal_sessions import transcript
 
 PAGE: Final = 200
-"""Records. What was answered without the agent having heard of it is among so many at the end."""
+"""Records that are read at a time. A decision that has not reached the agent is among so many at the end."""
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 
@@ -32,14 +32,14 @@ class Carried(Struct):
     calls: list[transcript.Call]
 
 
-class _Said(Struct):
+class _Event(Struct):
     subtype: str
     message: Raw
 
 
 class _OfServer(Struct):
     timestamp: str
-    message: _Said
+    message: _Event
 
 
 class _OfAgent(Struct):
@@ -88,26 +88,26 @@ def _about(record: Record) -> tuple[str, str]:
     if record.direction != "server":
         return "", ""
     try:
-        said = msgspec.json.decode(record.line, type=_OfServer).message
-        if said.subtype not in ("permission_request", "permission_resolved", "permission_withdrawn"):
+        event = msgspec.json.decode(record.line, type=_OfServer).message
+        if event.subtype not in ("permission_request", "permission_resolved", "permission_withdrawn"):
             return "", ""
-        return said.subtype, msgspec.json.decode(said.message, type=_About).approval_id
+        return event.subtype, msgspec.json.decode(event.message, type=_About).approval_id
     except NOT_OURS:
         return "", ""
 
 
 def _take(questions: dict[str, PendingApproval], record: Record) -> None:
     written = msgspec.json.decode(record.line, type=_OfServer)
-    said = written.message
-    if said.subtype == "permission_request":
-        question = msgspec.json.decode(said.message, type=ApprovalRequested)
+    event = written.message
+    if event.subtype == "permission_request":
+        question = msgspec.json.decode(event.message, type=ApprovalRequested)
         questions[question.approval_id] = PendingApproval(question, "", written.timestamp, record.seq)
-    elif said.subtype == "permission_resolved":
-        resolved = msgspec.json.decode(said.message, type=ApprovalResolved)
+    elif event.subtype == "permission_resolved":
+        resolved = msgspec.json.decode(event.message, type=ApprovalResolved)
         if approval := questions.get(resolved.approval_id):
             approval.decide(resolved.by, _decision(resolved))
-    elif said.subtype == "permission_withdrawn":
-        withdrawn = msgspec.json.decode(said.message, type=messages.PermissionWithdrawn)
+    elif event.subtype == "permission_withdrawn":
+        withdrawn = msgspec.json.decode(event.message, type=messages.PermissionWithdrawn)
         if (approval := questions.get(withdrawn.approval_id)) and not approval.withdraw(withdrawn.reason):
             approval.overrule()
 
@@ -119,7 +119,7 @@ def _decision(resolved: ApprovalResolved) -> Decision:
 
 def _take_calls(calls: dict[str, transcript.Call], record: Record) -> None:
     entry = transcript.entry(bytes(msgspec.json.decode(record.line, type=_OfAgent).message), "")
-    if isinstance(entry, transcript.Said):
+    if isinstance(entry, transcript.Message):
         calls.update({call.id: call for call in entry.calls})
         for result in entry.results:
             calls.pop(result.id, None)

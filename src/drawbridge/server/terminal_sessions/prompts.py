@@ -1,5 +1,7 @@
 """Prompts that clients send to the agent of a terminal session: typed into its terminal, if an editor with a bridge has it.
 
+Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
+
 A prompt is accepted when the agent itself reports that it has begun with it. Prompts on their way are stored, so that they
 are recognised by their request after a restart too, and are in the history with the name of their sender.
 """
@@ -9,32 +11,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+import unicodedata
+import uuid
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import msgspec
+import psutil
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.editors import Editor
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, DeskState, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.records import Memory, request_key
-from drawbridge.server.sessions.terminals import ABOVE, ELSEWHERE, Terminals, typeable
 from drawbridge.server.terminal_sessions import transcript
 
 logger = logging.getLogger("drawbridge.server")
 
-AT_DESK: Final = "desk"
+IN_THE_TERMINAL: Final = "desk"
 """The sender of prompts that were typed in the terminal."""
 
 BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to begin with a typed prompt; its hooks run first."""
-
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
 """What Claude Code puts round a long paste (2.1.329)."""
@@ -43,6 +48,85 @@ UNSURE: Final = (
     "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
     "again, use a new request."
 )
+
+LONGEST: Final = 100_000
+"""Characters of a prompt that is typed: a third of a second's work for Claude Code; 1 MB showed nothing in 3 s (2.1.329)."""
+
+TYPING_SECONDS: Final = 12.0
+"""Seconds that an editor may take; its own time limit is shorter."""
+
+LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
+"""Words that end Claude Code if nothing else is typed (2.1.329)."""
+
+JOINERS: Final = "\u200c\u200d"
+"""Characters that change how letters look. With other invisible ones Claude Code requires a second Enter."""
+
+ELSEWHERE: Final = (
+    "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
+    "answered, and a fork of the session continues in a project of this server."
+)
+
+ABOVE: Final = (
+    "This agent was started with more rights than the owner of this server lets clients use. "
+    "Nothing was typed. Fork the session: the copy runs within the limits."
+)
+
+
+class Terminals:
+    """The terminals of all connected editors."""
+
+    def __init__(self) -> None:
+        self._editors: list[Editor] = []
+        self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
+
+    def add(self, editor: Editor) -> None:
+        """Its bridge has connected, or has changed its report."""
+        if editor not in self._editors:
+            self._editors.append(editor)
+
+    def remove(self, editor: Editor) -> None:
+        if editor in self._editors:
+            self._editors.remove(editor)
+        for typed_by, outcome in self._typing.values():
+            if typed_by is editor and not outcome.done():
+                text = "The editor has disconnected. Check in the agent's terminal whether the prompt has arrived."
+                outcome.set_exception(ClientError("EXECUTION_FAILED", text, retryable=False))
+
+    def answered(self, editor: Editor, id: str, refusal: str | None) -> None:
+        """The result of a prompt; ``refusal``: why it was not typed."""
+        typed_by, outcome = self._typing.get(id, (None, None))
+        if outcome is not None and typed_by is editor and not outcome.done():
+            outcome.set_result(refusal)
+
+    def contain(self, pid: int | None) -> bool:
+        """Whether this agent runs in one of them."""
+        return self._find(pid) is not None
+
+    async def type(self, pid: int | None, text: str) -> None:
+        """Send the agent a prompt; it is on its way when this returns. Raises ``ClientError``."""
+        found = self._find(pid)
+        if found is None:
+            raise ClientError("NOT_SUPPORTED", ELSEWHERE)
+        editor, terminal = found
+        id, outcome = uuid.uuid4().hex, asyncio.get_running_loop().create_future()
+        self._typing[id] = (editor, outcome)
+        try:
+            editor.send(wire.Prompt(id, terminal, text))
+            async with asyncio.timeout(TYPING_SECONDS):
+                refusal = await outcome
+        except TimeoutError:
+            text = "The editor has not confirmed that the prompt was typed. Check the agent's terminal."
+            raise ClientError("EXECUTION_FAILED", text, retryable=False) from None
+        finally:
+            del self._typing[id]
+        if refusal is not None:
+            raise ClientError("PROCESS_ACTIVE", refusal)
+
+    def _find(self, pid: int | None) -> tuple[Editor, int] | None:
+        held = {terminal: one for one in self._editors if one.about for terminal in one.about.terminals}
+        if not held or pid is None:
+            return None
+        return next(((held[one], one) for one in _with_ancestors(pid) if one in held), None)
 
 
 class Sent(Struct, frozen=True):
@@ -58,8 +142,8 @@ class Sent(Struct, frozen=True):
         return request_key(self.request_id, self.text) if self.request_id else None
 
 
-class Session(Protocol):
-    """The session whose prompts they are."""
+class Prompted(Protocol):
+    """What ``Prompts`` uses of its ``TerminalSession``, which is above it."""
 
     id: str
     pid: int | None
@@ -69,7 +153,7 @@ class Session(Protocol):
     def memory(self) -> Memory: ...
 
     @property
-    def state(self) -> DeskState: ...
+    def phase(self) -> DeskState: ...
 
     @property
     def resting(self) -> bool:
@@ -78,12 +162,12 @@ class Session(Protocol):
 
 
 class Prompts:
-    """One session's.
+    """The prompts of one session.
 
-    ``sent``: what is typed, or about to be, and not in the history yet; ``save`` is called when that changes.
+    ``sent``: the prompt that is typed, or about to be, and not in the history yet; ``save`` is called when it changes.
     """
 
-    def __init__(self, session: Session, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+    def __init__(self, session: Prompted, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
         self.sent = sent
         self._save = save
         self._session = session
@@ -94,9 +178,9 @@ class Prompts:
         """The turn that the last prompt has begun, or the ``ClientError`` that it failed with."""
 
     @property
-    def taken(self) -> bool:
-        """Whether clients can send some."""
-        return not self._session.ended and self._terminals.hold(self._session.pid)
+    def possible(self) -> bool:
+        """Whether clients can send prompts now."""
+        return not self._session.ended and self._terminals.contain(self._session.pid)
 
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
@@ -125,7 +209,7 @@ class Prompts:
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
         sending = self._sending = asyncio.get_running_loop().create_future()
-        sending.add_done_callback(_seen)
+        sending.add_done_callback(_retrieve_error)
 
         def ended(_: asyncio.Task[None]) -> None:
             if not sending.done():
@@ -137,18 +221,18 @@ class Prompts:
 
     def _check(self, command: commands.Execute) -> None:
         session = self._session
-        if not self.taken:
+        if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if command.attachments or command.agent is not None or _chosen(command.options):
             text = "Only text can be typed into a terminal: no files, no options. Nothing was typed."
             field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
             raise ClientError("NOT_SUPPORTED", text, field=field)
-        if session.state == "waiting":
+        if session.phase == "waiting":
             text = (
                 "The agent waits for a decision, and Enter would be one. Nothing was typed; answer its approval first."
             )
             raise ClientError("PROCESS_ACTIVE", text)
-        if session.state == "working" and not session.resting:
+        if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
 
     async def _send(self, sent: Sent, sending: asyncio.Future[str]) -> None:
@@ -191,7 +275,7 @@ class Prompts:
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
-            return PromptAccepted(run, entry.text, AT_DESK, uuid=entry.uuid)
+            return PromptAccepted(run, entry.text, IN_THE_TERMINAL, uuid=entry.uuid)
         return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid)
 
     def recorded(self, entry: transcript.Prompt, run: str) -> str:
@@ -205,6 +289,39 @@ class Prompts:
         self._tasks.cancel()
 
 
+def typeable(text: str) -> str:
+    """The text as it is typed. Raises ``ClientError`` for what would be a command to the agent's program, not a prompt.
+
+    Control characters and invisible ones are left out: with them a text could end the paste, or hide how it begins.
+    """
+    seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
+    if not seen:
+        raise ClientError(
+            "VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field="data.prompt"
+        )
+    if seen.startswith(("/", "!")) or seen in LEAVES:
+        text = (
+            "In a terminal this text is a command, not a prompt. Nothing was typed. Begin the prompt with another word."
+        )
+        raise ClientError("NOT_SUPPORTED", text, field="data.prompt")
+    if len(seen) > LONGEST:
+        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Nothing was typed; fork the session."
+        raise ClientError("NOT_SUPPORTED", text, field="data.prompt")
+    return seen + " " if seen.endswith("\\") else seen  # the Enter after it would be a line end
+
+
+def _is_typed(character: str) -> bool:
+    return character in "\n\t" + JOINERS or unicodedata.category(character) not in ("Cc", "Cf")
+
+
+def _with_ancestors(pid: int) -> Iterator[int]:
+    yield pid
+    try:
+        yield from (parent.pid for parent in psutil.Process(pid).parents())
+    except (psutil.Error, OSError, ValueError, OverflowError):
+        return
+
+
 def _chosen(options: Options) -> bool:
     """Something about how the agent is to run."""
     return msgspec.structs.replace(options, partial_messages=False) != Options()
@@ -215,7 +332,7 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 
-def _seen(sending: asyncio.Future[str]) -> None:
+def _retrieve_error(sending: asyncio.Future[str]) -> None:
     """The client may be gone before its prompt fails: the event loop need not report that as an error."""
     if not sending.cancelled():
         sending.exception()

@@ -1,9 +1,8 @@
-"""One agent that a person has started in a terminal: its messages, its state, and its approvals, which a client may decide
-before the person at the terminal does.
+"""A session whose agent a person has started in a terminal: what its hooks and its conversation's file report.
 
-To clients it is like a project, with a history, approvals and a state. What differs: the server does not start or stop it.
-The agent's own dialog is open at the same time, and the first answer counts. A subagent's dialog is the exception: it appears
-only after its hook has ended, so its question waits here for a limited time, and only while a client could answer it.
+The server does not start or stop the agent. Its own dialog is open at the same time, and the first answer counts. A
+subagent's dialog is the exception: it appears only after its hook has ended, so its question waits here for a limited time,
+and only while a client could answer it.
 """
 
 from __future__ import annotations
@@ -12,35 +11,35 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AskedBy, Decision, Proposal, Question
+from drawbridge.agents.base import AskedBy, Proposal, Question
 from drawbridge.agents.claude import prompts as claude_prompts
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import process_alive, write_private
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
-from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.events import AgentLine, PromptAccepted, StateChanged, written
+from drawbridge.server.events import AgentLine, PromptAccepted, written
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import ASKS_NOTHING, IN_TERMINAL, Answer, DeskInfo, DeskState, Subscriber
-from drawbridge.server.sessions import metadata, records, shown
+from drawbridge.server.protocol.messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
+from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
-from drawbridge.server.sessions.session_store import SessionStore
-from drawbridge.server.sessions.shown import SHOWN_PROMPT, joined, now
+from drawbridge.server.sessions.metadata import now
+from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events, transcript
 from drawbridge.server.terminal_sessions.carried import Carried, carried
-from drawbridge.server.terminal_sessions.latest import Latest
-from drawbridge.server.terminal_sessions.outcome import Outcomes, Overruled
-from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts, Sent
-from drawbridge.server.terminal_sessions.terminal_only import TerminalOnly
+from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
+from drawbridge.server.terminal_sessions.prompts import IN_THE_TERMINAL, Prompts, Sent, Terminals
+from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
 from drawbridge.server.terminal_sessions.turn import Background, Turn
 
 logger = logging.getLogger("drawbridge.server")
@@ -52,14 +51,24 @@ ELSEWHERE = "answered elsewhere"
 GONE = "the agent no longer waits for it"
 ENDED = "the agent's program has ended"
 NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
-NOT_HEARD = "overruled: the agent no longer waited for the answer"
+NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""For which a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
+"""Seconds that a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
 dialog, so the person there must not wait longer (2.1.329)."""
 
 SETTLING_SECONDS = 2.0
-"""After an answer, in which a notification may still be about the dialog that it has closed."""
+"""Seconds after a decision in which a notification may still be about the dialog that it has closed."""
+
+WORKING_SECONDS: Final = 0.3
+RESTING_SECONDS: Final = 3.0
+"""Seconds between two looks at a conversation's file and at the agent's process, while no hook reports anything."""
+
+RECORD_SECONDS: Final = 1.0
+"""Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
+
+LOOKS: Final = 3
+"""How often the process is checked before the successor of a session that was moved to the background must have reported."""
 
 
 class Facts(Struct):
@@ -72,20 +81,21 @@ class Facts(Struct):
     background: bool = False
 
 
-class DeskSession:
-    """``directory`` holds its metadata and its history. ``pid``: the agent's process, as far as known."""
+class TerminalSession(Session):
+    """``directory`` contains its metadata and its history. ``pid``: the agent's process, as far as known."""
 
     def __init__(
-        self, directory: Path, data: metadata.Metadata, history: History, context: Context, facts: Facts
+        self,
+        directory: Path,
+        data: metadata.Metadata,
+        history: History,
+        context: Context,
+        facts: Facts,
+        terminals: Terminals,
+        beginning_with: Callable[[str], str | None],
     ) -> None:
-        self.id = data.id
-        self.path = Path(data.path)
-        self.data = data
-        self.history = history
-        self.store = SessionStore(directory, data, history, context)
-        self.approvals = Approvals(
-            self.id, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
-        )
+        """``beginning_with``: the id of the terminal session whose agent's own id begins so."""
+        super().__init__(directory, data, history, context)
         self.facts = facts
         self.pid = facts.pid
         self.permission_mode = facts.permission_mode
@@ -99,28 +109,29 @@ class DeskSession:
         self.terminal_only = TerminalOnly()
         self.last_text = ""
         """The agent's latest text."""
-        self._context = context
-        self._directory = directory
+        self.directory = directory
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
         """Approvals of subagents, until they are handed over to the terminal."""
-        self._answered_at = 0.0
-        self._not_heard: dict[str, PendingApproval] = {}
+        self._decided_at = 0.0
+        self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered while their hook was expected after a restart."""
         self._known: Latest[str, PendingApproval] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
         self.outcomes = Outcomes(read_file)
-        self.prompts = Prompts(self, context.terminals, facts.sent, self.save)
+        self.prompts = Prompts(self, terminals, facts.sent, self.save)
+        self.reports = Reports(self, beginning_with)
 
     # What clients see.
 
     @property
-    def memory(self) -> records.Memory:
-        return self.data.memory
+    def state(self) -> messages.State:
+        return "IDLE" if self.turn is None else "EXECUTING"
 
     @property
-    def state(self) -> DeskState:
+    def phase(self) -> DeskState:
+        """What the agent does, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
         if self.approvals or self.terminal_only:
@@ -132,19 +143,18 @@ class DeskSession:
         """Whether the agent waits for the next prompt, while background tasks of its may still run."""
         return self.turn is None or self.turn.resting is not None
 
-    def info(self) -> messages.ProjectInfo:
-        return messages.ProjectInfo(**self._info())
+    def is_using(self, session_id: str) -> bool:
+        alive = not self.ended and (self.pid is None or process_alive(self.pid))
+        return alive and self.memory.session_id == session_id
 
-    def _info(self) -> dict[str, Any]:
+    def _details(self) -> dict[str, Any]:
         mode = self.permission_mode
         return {
-            **shown.info(self.data, self.history, self.approvals),
-            "state": "IDLE" if self.turn is None else "EXECUTING",
             "desk": DeskInfo(
-                state=self.state,
+                state=self.phase,
                 permission_mode=mode,
                 asks=mode not in ASKS_NOTHING,
-                prompts=self.prompts.taken,
+                prompts=self.prompts.possible,
                 in_terminal=bool(self.terminal_only) and not self.ended,
                 background_tasks=len(self.background) if self.resting and not self.ended else 0,
                 background=self.in_background,
@@ -152,39 +162,30 @@ class DeskSession:
             ),
         }
 
-    def snapshot(self) -> messages.ProjectJoined:
-        run = self.turn and messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
-        return joined(self._info(), run or None, [], self.approvals)
+    def _current_run(self) -> messages.RunInfo | None:
+        if self.turn is None:
+            return None
+        return messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
 
-    def shown(self) -> messages.ProjectState:
-        return messages.ProjectState(**self._info(), run_id=self.turn.id if self.turn else None)
+    # Decisions of clients, and of the person at an editor. The person may decide in the agent's own dialog in the same moment.
 
-    def publish_state(self) -> None:
-        self.store.announce(StateChanged(self.shown()))
-
-    # Decisions of clients, and of the person at an editor.
-
-    def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
-    ) -> Answer[messages.PermissionResolved]:
-        """The first decision is the agent's, unless the person decides at its own dialog in the same moment. ``at``: the
-        surface on which it was decided, which passes it on itself. Raises ``ClientError``.
-        """
-        approval, answer, asking = self.approvals.decide(approval_id, decision, by, at)
-        self._release(approval)
-        self.outcomes.add(approval, decision)
-        self._answered_at = time.monotonic()
-        if isinstance(asking, ExpectedSurface):
-            self._not_heard[approval_id] = approval
+    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
+        if held := self._held.pop(approval.id, None):
+            held.cancel()
+        if asked_by is None or approval.decision is None:
+            return
+        self.outcomes.add(approval, approval.decision)
+        self._decided_at = time.monotonic()
+        if isinstance(asked_by, ExpectedSurface):
+            self._undelivered[approval.id] = approval
         self._changed()
-        return answer
 
     # What the agent's hooks report.
 
-    def heard(
+    def apply(
         self, event: hook_events.HookEvent, surface: Surface | None, proposal: Proposal | None
     ) -> PendingApproval | None:
-        """``surface`` and ``proposal`` go with a question; it is returned."""
+        """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned."""
         self.permission_mode = event.permission_mode or self.permission_mode
         agent = event.agent_id
         if event.hook_event_name not in ("SessionEnd", "Notification"):
@@ -197,10 +198,10 @@ class DeskSession:
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
                 self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if surface is not None:
-                if approval := self.heard_again(surface):
+                if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                self.terminal_only.went_on(agent)
+                self.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
@@ -209,7 +210,7 @@ class DeskSession:
                 self._asks_in_terminal()
             case "SubagentStop" if agent is not None:
                 self.background.ended(agent)
-                self.terminal_only.went_on(agent)
+                self.terminal_only.continued(agent)
             case "Stop":
                 self._stopped(event)
             case "StopFailure" if not self._is_past(event.prompt_id):
@@ -250,7 +251,7 @@ class DeskSession:
             self._begin(event.prompt_id)
 
     def _is_past(self, turn: str) -> bool:
-        """Whether it is about a turn before the one that runs."""
+        """Whether ``turn`` was over before the current one began."""
         return self.turn is not None and not self.turn.has(turn) and turn in self._past
 
     def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
@@ -275,12 +276,12 @@ class DeskSession:
         if self.turn is None or not event.tasks:
             self._finish("completed")
         else:
-            self._settle_main()
+            self._main_stopped()
             self.turn.resting = time.monotonic()
 
     def _finish(self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None) -> None:
         """The main agent's turn is over. ``quiet``: it ended long ago and causes no notice."""
-        self._settle_main()
+        self._main_stopped()
         if self.turn is None:
             return
         turn, self.turn = self.turn, None
@@ -289,17 +290,17 @@ class DeskSession:
         finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
         self.store.record(finished, quiet=quiet)
 
-    def _settle_main(self) -> None:
+    def _main_stopped(self) -> None:
         """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
         for approval in self.approvals:
             if approval.request.asked_by is None:
-                self.settle(approval)
-        self.terminal_only.went_on(None)
+                self.withdraw(approval, ELSEWHERE)
+        self.terminal_only.continued(None)
         self.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """The agent's process has ended, and with it all that it was running."""
-        self.settle_all(ENDED)
+        self.withdraw_all(ENDED)
         self.terminal_only.clear()
         self.background.set({})
         self._finish(outcome, quiet=quiet)
@@ -308,11 +309,11 @@ class DeskSession:
     def _asks_in_terminal(self) -> None:
         """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
         known = self.approvals or self.terminal_only.has_question
-        if known or time.monotonic() - self._answered_at < SETTLING_SECONDS:
+        if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
             return
         self.terminal_only.noticed()
         for overruled in self.outcomes.not_delivered(NOT_DELIVERED):
-            self._tell_overruled(overruled)
+            self._record_overruled(overruled)
 
     def _ask(self, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval:
         question = Question(
@@ -330,7 +331,7 @@ class DeskSession:
         return self.ask(question, surface)
 
     def ask(self, question: Question, surface: Surface) -> PendingApproval:
-        """A question; ``surface`` is where it was asked."""
+        """Opens an approval for a question of the agent. ``surface``: where it was asked."""
         approval = PendingApproval.new(question, self.turn.id if self.turn else "", now(), surface.known_as)
         if surface.known_as:
             self._known[surface.known_as] = approval
@@ -346,7 +347,7 @@ class DeskSession:
         return self._context.audience.can_decide(self.id, self.path)
 
     def _hold(self, approval: PendingApproval) -> None:
-        """A subagent's question waits for a client for ``HOLD_SECONDS``, or not at all."""
+        """A subagent's question waits ``HOLD_SECONDS`` if a client is connected that could decide; otherwise not at all."""
         if approval.request.asked_by is None:
             return
         if self._can_be_answered():
@@ -361,20 +362,11 @@ class DeskSession:
     def _hand_over(self, approval: PendingApproval) -> None:
         """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
         self.terminal_only.handed_over(approval)
-        self.settle(approval, IN_TERMINAL)
+        self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
-    def _release(self, approval: PendingApproval) -> None:
-        """The question is closed."""
-        if held := self._held.pop(approval.id, None):
-            held.cancel()
-
-    def join(self, approval: PendingApproval, surface: Surface) -> None:
-        """The same question was reported in another way too."""
-        self.approvals.add(approval, surface)
-
     def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
-        """The agent's process and its conversation's file, as a hook has reported them; whether either is new."""
+        """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
         self.pid, self.in_background = pid, background
         if (pid, path) == (self.facts.pid, self.facts.transcript):
             return False
@@ -382,9 +374,10 @@ class DeskSession:
         return True
 
     def save(self) -> None:
+        """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
         self.facts.sent = self.prompts.sent
         try:
-            write_private(str(self._directory / "desk.json"), msgspec.json.encode(self.facts))
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -396,14 +389,14 @@ class DeskSession:
         shows when it reports again.
         """
         self.store.catch_up()
-        going_on = Carried([], [])
+        open_before = Carried([], [])
         if self.pid is None or process_alive(self.pid):
-            going_on = carried(self.history, self.memory.approvals)
-        self.store.recover([approval.id for approval in going_on.approvals])
-        self.carry_on(going_on)
+            open_before = carried(self.history, self.memory.approvals)
+        self.store.recover([approval.id for approval in open_before.approvals])
+        self.restore(open_before)
         self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
 
-    def carry_on(self, carried: Carried) -> None:
+    def restore(self, carried: Carried) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
         again."""
         for call in carried.calls:
@@ -425,13 +418,13 @@ class DeskSession:
     def knows(self, question: str) -> bool:
         return question in self._known
 
-    def heard_again(self, surface: Surface) -> PendingApproval | None:
+    def reconnect(self, surface: Surface) -> PendingApproval | None:
         """The question that ``surface`` reports, if it was asked before: it continues to wait, or receives the decision."""
         approval = self._known.get(surface.known_as)
         if approval is None:
             return None
         self.ended = False
-        self._not_heard.pop(approval.id, None)
+        self._undelivered.pop(approval.id, None)
         given, by = approval.decision, approval.decided_by
         if self.approvals.replace(approval, surface):
             pass
@@ -443,34 +436,25 @@ class DeskSession:
         self._changed()
         return approval
 
-    def await_no_longer(self) -> None:
+    def stop_waiting(self) -> None:
         """An agent that has not reported again by now has no question any more; if it reports after all, it asks a new one."""
-        for approval in self._not_heard.values():
+        for approval in self._undelivered.values():
             if approval.overrule():
-                self._tell_overruled(Overruled(approval, NOT_HEARD))
-        self._not_heard.clear()
+                self._record_overruled(Overruled(approval, NO_LONGER_WAITED))
+        self._undelivered.clear()
         missed = [
             approval for approval in self.approvals if isinstance(self.approvals.surfaces(approval)[0], ExpectedSurface)
         ]
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
-            self.settle(approval, GONE)
+            self.withdraw(approval, GONE)
         if missed and self.pid is None and not self.approvals:
             self.ended = True
         self._changed()
 
     # How approvals end in the terminal.
 
-    def settle(self, approval: PendingApproval, reason: str = ELSEWHERE) -> None:
-        """The approval was answered in the terminal, or withdrawn for ``reason``."""
-        self._release(approval)
-        self.approvals.withdraw(approval, reason)
-
-    def settle_all(self, reason: str = ELSEWHERE) -> None:
-        for approval in self.approvals:
-            self.settle(approval, reason)
-
-    def gone(self, surface: Surface) -> None:
+    def disconnect(self, surface: Surface) -> None:
         """Nothing reaches the agent by this surface any more: its dialog is closed, or the program is gone."""
         alive = surface.pid is None or process_alive(surface.pid)
         for approval in self.approvals:
@@ -478,39 +462,39 @@ class DeskSession:
             if surface not in surfaces:
                 continue
             if surfaces[0] is surface:
-                self.settle(approval, ENDED if not alive else GONE if approval.request.asked_by else ELSEWHERE)
+                self.withdraw(approval, ENDED if not alive else GONE if approval.request.asked_by else ELSEWHERE)
             else:
                 self.approvals.remove(approval, surface)
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """What became of a call: what was asked about it is settled, one way or the other."""
+        """A call was seen to end: the approvals about it are over, whether they were decided here or in the terminal."""
         for approval in self.approvals:
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
-                self.settle(approval)
+                self.withdraw(approval, ELSEWHERE)
         self.terminal_only.called(tool, given, agent_id, as_run=as_run)
         for overruled in self.outcomes.called(tool, given, fate, agent_id, as_run=as_run):
-            self._tell_overruled(overruled)
+            self._record_overruled(overruled)
 
-    def _tell_overruled(self, overruled: Overruled) -> None:
+    def _record_overruled(self, overruled: Overruled) -> None:
         withdrawn = messages.PermissionWithdrawn(overruled.approval.id, overruled.reason)
         self.store.record(withdrawn)
 
-    # Lines of the conversation's file.
+    # Entries of the conversation's file.
 
-    def told(self, entry: transcript.Entry, *, quiet: bool) -> None:
-        """``quiet``: it was there before we came. What another process adds later to the same conversation (the server, which
-        continues it) is not this terminal's: the agent here does not know of it.
+    def add_entry(self, entry: transcript.Entry, *, quiet: bool) -> None:
+        """``quiet``: the entry is older than this session. What another process adds later (the server, which continues the
+        conversation) is ignored: the agent in this terminal does not know of it.
         """
         match entry:
             case transcript.Mode(mode):
                 self.permission_mode = mode or self.permission_mode
-            case transcript.Prompt(foreign=True) | transcript.Said(foreign=True) if not quiet:
+            case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:
                 pass
             case transcript.Prompt():
                 self._prompted(entry)
-            case transcript.Said():
+            case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
                 self.last_text = entry.text or self.last_text
                 if entry.foreign:
@@ -538,7 +522,7 @@ class DeskSession:
             self.prompts.recorded(entry, self.turn.id)
         else:
             run = entry.turn or entry.uuid
-            self._keep(PromptAccepted(run, entry.text, AT_DESK, uuid=entry.uuid))
+            self._keep(PromptAccepted(run, entry.text, IN_THE_TERMINAL, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
 
@@ -554,18 +538,161 @@ class DeskSession:
         self.data.last_active = now()
         self.publish_state()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str) -> asyncio.Task[None]:
         """The server shuts down; the agent continues. A question that its hook will report again stays open, others can only be
-        answered in the terminal.
+        answered in the terminal. The session processes nothing from now on; what is returned is done when its task is over.
         """
+        following = self.reports.close()
         for approval in self.approvals:
             if not approval.request.known_as:
-                self.settle(approval, reason)
+                self.withdraw(approval, reason)
         for held in self._held.values():
             held.cancel()
         self._held.clear()
         self.prompts.close()
-        self.store.save()
         self.approvals.release()
         self.turn = None
+        self.store.save()
         self.history.close()
+        return following
+
+
+class Reports:
+    """The reports about one session, which are processed in the order of their arrival, each after what the conversation's file
+    contains by then; and whether the agent is still there, which no hook reports.
+    """
+
+    def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
+        """``beginning_with``: as for ``TerminalSession``."""
+        self._session = session
+        self._beginning_with = beginning_with
+        self._moved = ("", 0)
+        """Where the conversation was moved to, and how often that was seen."""
+        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._call: Callable[[], None] | None = None
+        """The next call, once what is before it in the file was read."""
+        self._file: TranscriptFile | None = None
+        self._seen = False
+        self._tasks = BackgroundTasks(logger)
+        self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
+        self._open_file()
+
+    def add(self, call: Callable[[], None], text: str = "") -> None:
+        """Calls it in its turn, and if possible after ``text`` of the agent, which its record may not contain yet."""
+        self._calls.put_nowait((call, text))
+
+    def set_process(self, pid: int, path: str, *, background: bool) -> None:
+        """The agent's process and the path of its transcript, as a hook has reported them."""
+        if self._session.hosted_by(pid, path, background=background):
+            self._open_file()
+            self._session.save()
+
+    async def processed(self) -> None:
+        """Returns when all reports until now were processed, or the session is closed."""
+        done = asyncio.get_running_loop().create_future()
+        self.add(lambda: done.set_result(None))
+        await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
+
+    def _open_file(self) -> None:
+        if self._file is not None or not self._session.facts.transcript:
+            return
+        session_id = self._session.data.memory.session_id
+        try:
+            path = checked(self._session.facts.transcript, session_id)
+        except NotItsFile:
+            logger.warning("%s: its conversation is not read: the file is not one of Claude Code", self._session.id)
+            return
+        after = self._last_entry()
+        self._seen = bool(after)
+        self._file = TranscriptFile(path, after)
+
+    def _last_entry(self) -> str:
+        page = self._session.history.read(before_seq=self._session.history.last_seq + 1, limit=200)
+        for record in reversed(page.records):
+            if place := transcript.place(record.line):
+                return place
+        return ""
+
+    async def _follow(self) -> None:
+        while True:
+            seconds = WORKING_SECONDS if self._session.turn or self._session.approvals else RESTING_SECONDS
+            try:
+                async with asyncio.timeout(None if self._session.ended else seconds):
+                    call, text = await self._calls.get()
+            except TimeoutError:
+                call, text = self._look, ""
+            self._call = call
+            try:
+                await self._read_until(text)
+            except Exception:
+                logger.exception("%s: internal error", self._session.id)
+            self._do(call)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._call = None
+        try:
+            call()
+        except Exception:  # this session may be shown wrongly; the others are not concerned
+            logger.exception("%s: internal error", self._session.id)
+
+    def _look(self) -> None:
+        """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
+        session = self._session
+        if session.pid is None or session.ended:
+            return
+        if not process_alive(session.pid):
+            session.end()
+            session.save()
+            return
+        session.tick()
+        if self._file is not None and not session.in_background and session.resting:
+            self._look_for_successor(session.pid)
+
+    def _look_for_successor(self, pid: int) -> None:
+        job = moved_to(self._session.facts.transcript, self._session.data.memory.session_id, pid)
+        former, looks = self._moved
+        if job is None or (job == former and looks > LOOKS):
+            return
+        self._moved = (job, looks + 1 if job == former else 1)
+        successor = self._beginning_with(job)
+        if successor is not None or self._moved[1] > LOOKS:
+            self._moved = (job, LOOKS + 1)
+            self._session.move(successor)
+
+    async def _read_until(self, text: str) -> None:
+        """Reads all lines; the CLI writes them a moment after it has shown them."""
+        until = time.monotonic() + RECORD_SECONDS
+        await self._read()
+        while text and self._file is not None and self._session.last_text.strip() != text.strip():
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(RECORD_SECONDS / 20)
+            await self._read()
+
+    async def _read(self) -> None:
+        more = self._file is not None
+        while more and self._file is not None:
+            try:
+                lines, more = await asyncio.to_thread(self._file.read)
+            except OSError as error:
+                logger.warning("%s: its conversation can't be read: %s", self._session.id, error)
+                self._file = None
+                return
+            for line in lines:
+                if entry := transcript.entry(line, self._session.data.memory.session_id):
+                    self._session.add_entry(entry, quiet=not self._seen)
+            if lines:
+                self._session.publish_state()
+        self._seen = True
+
+    def process_all(self) -> None:
+        """Makes all calls now, without reading what is before them in the file."""
+        if self._call is not None:
+            self._do(self._call)
+        while not self._calls.empty():
+            self._do(self._calls.get_nowait()[0])
+
+    def close(self) -> asyncio.Task[None]:
+        """Processes nothing from now on. Returns the task, which ends soon."""
+        self._tasks.cancel()
+        return self._task

@@ -23,7 +23,8 @@ from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
-from drawbridge.server.terminal_sessions.desk import Desk, Follower
+from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.transport.private_socket import listening
 
 logger = logging.getLogger("drawbridge.server")
@@ -39,13 +40,13 @@ class Peer:
         self.about: wire.Bridge | None = None
         self._writer = writer
 
-    def introduced(self, about: wire.Bridge) -> None:
+    def introduce(self, about: wire.Bridge) -> None:
         """It is a bridge, or what it has reported about itself has changed."""
         self.about = about
 
-    def send(self, said: wire.ToBridge | wire.HookAnswer) -> None:
+    def send(self, line: wire.ToBridge | wire.HookAnswer) -> None:
         if not self._writer.is_closing():
-            self._writer.write(wire.encode(said))
+            self._writer.write(wire.encode(line))
             if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES:
                 self._writer.transport.abort()
 
@@ -58,17 +59,19 @@ class HookSurface:
 
     in_editor = False
 
-    def __init__(self, peer: Peer, said: wire.Hook) -> None:
-        self.pid: int | None = said.pid
-        self.known_as = said.question
+    def __init__(self, peer: Peer, hook: wire.Hook) -> None:
+        self.pid: int | None = hook.pid
+        self.known_as = hook.question
         self._peer = peer
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        said: Mapping[str, Any] = claude_prompts.verdict(decision, approval.request.input, approval.request.suggestions)
+        verdict: Mapping[str, Any] = claude_prompts.verdict(
+            decision, approval.request.input, approval.request.suggestions
+        )
         # The CLI takes any input for a changed one; but without one it ignores that a plan was accepted (2.1.329).
         if decision.updated_input is None and approval.request.tool_name != claude_prompts.LEAVING_PLAN:
-            said = {name: value for name, value in said.items() if name != "updatedInput"}
-        self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(said))))
+            verdict = {name: value for name, value in verdict.items() if name != "updatedInput"}
+        self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(verdict))))
         self._peer.hang_up()
 
     def closed(self) -> None:
@@ -78,9 +81,9 @@ class HookSurface:
 
 
 @contextlib.asynccontextmanager
-async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
+async def private_socket(sessions: TerminalSessions, editors: Editors) -> AsyncIterator[None]:
     """Open as long as the context. If it can't be created, the server logs that and continues without it."""
-    socket = DeskSocket(desk, editors)
+    socket = PrivateSocket(sessions, editors)
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listening())
@@ -88,7 +91,7 @@ async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
             logger.error("agents in terminals and editors can't connect: %s", error)
             yield
             return
-        server = await asyncio.start_unix_server(socket.met, sock=listener, limit=wire.LINE_BYTES)
+        server = await asyncio.start_unix_server(socket.accept, sock=listener, limit=wire.LINE_BYTES)
         try:
             yield
         finally:
@@ -96,62 +99,62 @@ async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
             await socket.close()
 
 
-class DeskSocket:
-    """Serves one connection."""
+class PrivateSocket:
+    """Serves each connection in a task of its own."""
 
-    def __init__(self, desk: Desk, editors: Editors) -> None:
-        self._desk = desk
-        self._bridges = Bridges(desk, editors)
+    def __init__(self, sessions: TerminalSessions, editors: Editors) -> None:
+        self._sessions = sessions
+        self._bridges = Bridges(sessions, editors)
         self._tasks = BackgroundTasks(logger)
 
     async def close(self) -> None:
         await self._tasks.close()
 
-    def met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.start(self._talk(reader, writer), "a connection to the private socket")
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.start(self._serve(reader, writer), "a connection to the private socket")
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(writer)
         try:
             first = await reader.readline()
-            said = _read(first) if first else None
-            if isinstance(said, wire.Hook):
-                await self._hook(peer, said, reader)
-            elif said is not None:
-                await self._bridges.serve(peer, said, reader)
+            line = _read(first) if first else None
+            if isinstance(line, wire.Hook):
+                await self._hook(peer, line, reader)
+            elif line is not None:
+                await self._bridges.serve(peer, line, reader)
         except (ValueError, OSError) as error:
             logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
         finally:
             writer.close()
 
-    async def _hook(self, peer: Peer, said: wire.Hook, reader: asyncio.StreamReader) -> None:
-        surface = HookSurface(peer, said)
+    async def _hook(self, peer: Peer, hook: wire.Hook, reader: asyncio.StreamReader) -> None:
+        surface = HookSurface(peer, hook)
         try:
-            event = hook_events.read(said.payload)
+            event = hook_events.read(hook.payload)
         except ValueError:
             surface.closed()
             raise
-        if self._desk.closed:
+        if self._sessions.closed:
             await reader.read()  # it reconnects, to the next server
             return
-        follower = self._desk.hook(event, said.pid, background=said.background)
-        if follower is None:
+        session = self._sessions.report(event, hook.pid, background=hook.background)
+        if session is None:
             surface.closed()
             return
         if event.hook_event_name != "PermissionRequest":
             text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
-            follower.soon(lambda: _told(follower, event), text)
+            session.reports.add(lambda: _apply(session, event), text)
             return
         proposed = _proposal(event)
-        follower.soon(lambda: self._bridges.requested(follower.session, event, surface, proposed))
+        session.reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
         await reader.read(1)  # it sends nothing more: it waits, or has disconnected
-        follower.soon(lambda: follower.session.gone(surface))
+        session.reports.add(lambda: session.disconnect(surface))
 
 
-def _told(follower: Follower, event: hook_events.HookEvent) -> None:
-    follower.session.heard(event, None, None)
+def _apply(session: TerminalSession, event: hook_events.HookEvent) -> None:
+    session.apply(event, None, None)
     if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
-        follower.session.save()
+        session.save()
 
 
 def _read(line: bytes) -> wire.FromPeer:

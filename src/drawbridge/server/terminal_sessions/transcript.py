@@ -53,7 +53,7 @@ class Prompt(Struct, frozen=True):
     foreign: bool = False
 
 
-class Said(Struct, frozen=True):
+class Message(Struct, frozen=True):
     """A message as the CLI's stream would have it: ``data`` is a JSON object in one line."""
 
     uuid: str
@@ -72,7 +72,7 @@ class Mode(Struct, frozen=True):
     mode: str
 
 
-Entry = Prompt | Said | Mode
+Entry = Prompt | Message | Mode
 
 
 class _Line(Struct, rename="camel"):
@@ -142,7 +142,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
             return None
         if not words.startswith(INTERRUPTED):
             return Prompt(found.uuid, found.prompt_id, words, _foreign(found))
-    return _said(found, blocks, session_id)
+    return _from_agent(found, blocks, session_id)
 
 
 def _queued(found: _Line) -> Prompt | None:
@@ -164,16 +164,16 @@ def _foreign(found: _Line) -> bool:
     return found.entrypoint.startswith("sdk")
 
 
-def _said(found: _Line, blocks: list[_Block], session_id: str) -> Said:
+def _from_agent(found: _Line, blocks: list[_Block], session_id: str) -> Message:
     data = {
         "type": found.type,
         "message": found.message,
-        # A subagent's words; which call began it is not told here.
+        # A subagent's message; the record does not contain which call began it.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,
     }
-    return Said(
+    return Message(
         uuid=found.uuid,
         data=_encode(data),
         calls=tuple(Call(block.id, block.name, block.input) for block in blocks if block.type == "tool_use"),

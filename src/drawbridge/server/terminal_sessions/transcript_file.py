@@ -1,4 +1,7 @@
-"""The file of a session's conversation, read as it grows. Only the file that Claude Code itself keeps for that session."""
+"""Claude Code's files about a session: its conversation, read as it grows, and whether a person has moved it to the background.
+
+Only the files that Claude Code itself keeps for that session are read.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ import re
 import stat
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from drawbridge.agents.claude.sessions import ID
 
@@ -20,6 +26,11 @@ PORTION: Final = 1024 * 1024
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """The maximum length of a line in bytes; longer ones, mostly pictures, are skipped."""
+
+PROCESS_BYTES: Final = 64 * 1024
+"""The maximum that is read of the CLI's file about its process."""
+
+JOB: Final = re.compile(r"[0-9a-f]{8}")
 
 
 class NotItsFile(Exception):
@@ -95,3 +106,31 @@ class TranscriptFile:
             return 0
         begin = size - BEGIN_BYTES
         return begin + os.pread(file, BEGIN_BYTES, begin).find(b"\n") + 1
+
+
+class _Process(Struct, rename={"session_id": "sessionId", "job": "parkedJobId"}):
+    session_id: str = ""
+    job: str | None = None
+
+
+def moved_to(transcript: str, session_id: str, pid: int) -> str | None:
+    """How the id of the background session begins that continues this one. ``transcript``: this one's checked file. None:
+    nobody has moved it to the background (the left arrow in ``claude``).
+
+    The CLI copies the conversation into a background session with an id and a process of its own; the former process stays
+    and only shows the list of agents, and no hook reports it. Its file about its process does, which is undocumented
+    (2.1.329): a file of another form means that the conversation was not moved.
+    """
+    path = Path(transcript).parent.parent.parent / "sessions" / f"{pid}.json"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        process = msgspec.json.decode(os.read(file, PROCESS_BYTES), type=_Process)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    finally:
+        os.close(file)
+    moved = process.session_id == session_id and process.job is not None and JOB.fullmatch(process.job)
+    return process.job if moved else None

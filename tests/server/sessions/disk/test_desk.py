@@ -10,10 +10,10 @@ import pytest
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
 from drawbridge.server.sessions.memory import MB
-from drawbridge.server.sessions.upkeep import Retention, Upkeep
+from drawbridge.server.sessions.projects import Maintenance, Retention
 from drawbridge.server.store import log as history_module
 from drawbridge.server.terminal_sessions import transcript
-from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.server.twin import Client, Server, serving
 
 
@@ -21,15 +21,16 @@ def limits(project: int = 100 * MB, data: int = 100 * MB) -> Limits:
     return Limits(checkpoints=False, sizes=Sizes(project, data))
 
 
-def begun(server: Server) -> DeskSession:
-    follower = server.core.desk.begin(server.core.desk.new_id(), str(server.root), "claude", str(uuid.uuid4()))
-    assert follower is not None
-    return follower.session
+def begun(server: Server) -> TerminalSession:
+    sessions = server.core.terminal_sessions
+    session = sessions.begin(sessions.new_id(), str(server.root), "claude", str(uuid.uuid4()))
+    assert session is not None
+    return session
 
 
-def says(session: DeskSession, size: int) -> None:
+def says(session: TerminalSession, size: int) -> None:
     data = b'{"type":"assistant","text":"' + b"x" * size + b'"}'
-    session.told(transcript.Said(uuid.uuid4().hex, data), quiet=True)
+    session.add_entry(transcript.Message(uuid.uuid4().hex, data), quiet=True)
 
 
 async def test_it_counts_once_and_no_more_when_it_was_taken_from_the_list(tmp_path: Path) -> None:
@@ -38,12 +39,12 @@ async def test_it_counts_once_and_no_more_when_it_was_taken_from_the_list(tmp_pa
         session = begun(server)
         says(session, 150_000)
         for _ in range(2):
-            await server.core.upkeep.look()
+            await server.core.maintenance.look()
             assert not server.core.context.disk.too_much
         await server.does(phone, "project_delete", session.id)
         another = begun(server)
         says(another, 150_000)
-        await server.core.upkeep.look()
+        await server.core.maintenance.look()
         assert not server.core.context.disk.too_much
         says(another, 120_000)
         assert another.history.size < 200_000, "that is more than all may take together"
@@ -53,7 +54,7 @@ async def test_after_a_restart_it_is_known_from_the_first_look(tmp_path: Path) -
     async with serving(tmp_path) as server:
         says(begun(server), 150_000)
     async with serving(tmp_path, limits(project=100_000)) as server:
-        await server.core.upkeep.look()
+        await server.core.maintenance.look()
         [problem] = server.core.problems()
         assert "has reached its limit" in problem
 
@@ -76,8 +77,8 @@ async def test_what_is_more_than_the_owner_keeps_goes(tmp_path: Path, monkeypatc
         for _ in range(34):
             says(session, 100)
         core = server.core
-        await Upkeep(core.context, core.projects, Retention(), core.desk).clean()
+        await Maintenance(core.context, core.sessions, core.projects, Retention()).clean()
         assert session.history.first_seq == 1
-        await Upkeep(core.context, core.projects, Retention(bytes=3_000), core.desk).clean()
+        await Maintenance(core.context, core.sessions, core.projects, Retention(bytes=3_000)).clean()
         assert session.history.first_seq > 10
         assert session.history.size < 3_000

@@ -139,10 +139,10 @@ async def test_a_project_that_can_not_be_read_is_said_and_back_as_soon_as_it_can
         async with serving(tmp_path) as server:
             server.core.follow(["projects"], page)
             assert server.core.problems() == [f"The project in {id} can't be read now; the server will try again."]
-            await server.core.upkeep.look()
+            await server.core.maintenance.look()
             assert len(server.core.projects) == 0
             patch.undo()
-            await server.core.upkeep.look()
+            await server.core.maintenance.look()
             assert server.core.problems() == []
             (created,) = page.updates("project_created")
             assert (created["id"], created["message_count"]) == (id, kept)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core.errors import HistoryNotWritten
-from drawbridge.server.sessions.upkeep import Retention, Upkeep
+from drawbridge.server.sessions.projects import Maintenance, Retention
 from drawbridge.server.store import log as module
 from drawbridge.server.store.log import History
 from tests.server.store.rig import all_seqs, at, files, fill, message, open_history, read_independently
@@ -101,7 +101,7 @@ async def test_a_client_is_told_where_the_history_begins(tmp_path: Path, monkeyp
         for number in range(35):
             project.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=39 - number, hours=23))
         assert "first_seq" not in (await server.does(phone, "project_list"))["data"]["projects"][0]
-        await Upkeep(server.core.context, server.core.projects, Retention(days=15)).clean()
+        await Maintenance(server.core.context, server.core.sessions, server.core.projects, Retention(days=15)).clean()
         (shown,) = (await server.does(phone, "project_list"))["data"]["projects"]
         assert (shown["first_seq"], shown["last_seq"], shown["message_count"]) == (26, 35, 10)
         page = (await server.does(phone, "get_messages", id, after_seq=2, limit=3))["data"]
@@ -119,5 +119,5 @@ async def test_without_a_setting_nothing_is_ever_dropped(tmp_path: Path, monkeyp
         project = server.core.projects.get(await server.project(phone))
         for number in range(35):
             project.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=4_000 - number))
-        await server.core.upkeep.clean()
+        await server.core.maintenance.clean()
         assert project.history.first_seq == 1

@@ -1,8 +1,7 @@
-"""One project: its history, queue, run, session and open approvals; one thing at a time, all from the event loop's
-thread.
+"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do with it.
 
-Every event is written into the history first and published then. Nothing here blocks: what takes time is the
-worker's task.
+One thing happens at a time, on the event loop's thread. Every event is written into the history first and published then.
+Nothing here blocks: what takes time is the worker's task.
 """
 
 from __future__ import annotations
@@ -13,39 +12,39 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import AgentSurface, PendingApproval
-from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions import metadata, records, shown
+from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
+from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.run import Order, Outcome, Run, State
-from drawbridge.server.sessions.session_store import SessionStore
-from drawbridge.server.sessions.shown import joined, now, run_finished, run_info, told_time
+from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 
 logger = logging.getLogger("drawbridge.server")
 
-TIMES_SET_BACK = 20
+MOST_RESETS = 20
 """How often one process is reset to an allowed mode before it is ended."""
 
 
-class Project:
-    """See the module. ``directory`` holds its metadata and its logs."""
+class ManagedSession(Session):
+    """A session whose agent the server starts."""
 
     def __init__(
         self,
@@ -56,39 +55,30 @@ class Project:
         open_in_terminal: Callable[[str], bool],
     ) -> None:
         """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
-        self.id = data.id
-        self.path = Path(data.path)
-        self.data = data
-        self.history = history
+        super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue: deque[Run] = deque()
-        self.store = SessionStore(directory, data, history, context)
-        self.approvals = Approvals(
-            self.id, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
-        )
-        self._agent_surface = AgentSurface(self._pass_on)
-        self._context = context
         self.checkpoints = Checkpoints(self.path, data.id, context.limits.confinement, context.memory, directory)
         self._worker = Worker(data.id, data.path, context, self.checkpoints, open_in_terminal, self._reported)
+        self._agent_surface = AgentSurface(
+            lambda approval, decision: self._worker.answer(approval.question_id, decision)
+        )
         self._fork_from: str | None = None
         self._mode: str | None = None
         """The mode of the running agent, as far as it has reported it."""
-        self._times_set_back = 0
+        self._resets = 0
+        """How often the agent's process was reset to an allowed mode."""
         self._modes: tuple[str, ...] = ()
         """The modes that it offers, if they differ from Claude Code's."""
         self._reverting = asyncio.Lock()
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
-        context.metrics.add(self.id)
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
+        context.metrics.add(self.id)
 
     @property
-    def memory(self) -> records.Memory:
-        return self.data.memory
-
-    @property
-    def state(self) -> Literal["IDLE", "EXECUTING", "ERROR"]:
+    def state(self) -> messages.State:
         if self.run is not None:
             return "EXECUTING"
         return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
@@ -107,30 +97,25 @@ class Project:
         """The ids of its agent's processes."""
         return self._worker.pids
 
-    def info(self) -> messages.ProjectInfo:
-        return messages.ProjectInfo(**self._info())
+    def is_using(self, session_id: str) -> bool:
+        return bool(self.pids) and self.memory.session_id == session_id
 
-    def _info(self) -> dict[str, Any]:
+    def _details(self) -> dict[str, Any]:
         return {
-            **shown.info(self.data, self.history, self.approvals),
-            "state": self.state,
             "permission_mode": self.permission_mode,
             "modes": [mode for mode in self._modes if self._context.offers(mode, self._agent)],
             "asks": self._context.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
-            "continues_at": told_time(self.continuing.at),
+            "continues_at": instant_of(self.continuing.at),
             "problem": self._context.places.problem(self.path),
         }
 
-    def shown(self) -> messages.ProjectState:
-        run_id = self.run.id if self.run else None
-        return messages.ProjectState(**self._info(), run_id=run_id, queued=len(self.queue))
+    def _current_run(self) -> messages.RunInfo | None:
+        return _run_info(self.run, 0) if self.run else None
 
-    def snapshot(self) -> messages.ProjectJoined:
-        """The whole state at this moment: with it and the records after ``last_seq`` a client is up to date."""
-        runs = [run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
-        return joined(self._info(), run_info(self.run, 0) if self.run else None, runs, self.approvals)
+    def _waiting_runs(self) -> list[messages.RunInfo]:
+        return [_run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
 
     # Actions of people.
 
@@ -177,14 +162,8 @@ class Project:
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
         return Answer(type="accepted", project_id=self.id, seq=seq, data=Accepted(run_id, position))
 
-    def decide(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
-        """The first decision is recorded, reported to the other clients and sent to the agent, once. Raises ``ClientError``."""
-        _, answer, _ = self.approvals.decide(approval_id, decision, by)
-        return answer
-
-    def _pass_on(self, approval: PendingApproval, decision: base.Decision) -> None:
+    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         self._asking()
-        self._worker.answer(approval.question_id, decision)
 
     def _asking(self) -> None:
         """The agent's time limits are not counted while a person is asked."""
@@ -202,7 +181,7 @@ class Project:
             self._give_up_slot()
             self.ended(run, "interrupted", None, None)
         elif run.stop("interrupted"):
-            self._withdraw_all("interrupted")
+            self.withdraw_all("interrupted")
             self._worker.interrupt()
         return None
 
@@ -218,7 +197,7 @@ class Project:
             self.ended(run, "killed", None, None)
         else:
             run.stop("killed")
-            self._withdraw_all("killed")
+            self.withdraw_all("killed")
             await self._worker.stop_run(run)
         seq = self.store.record(fields, asker) if is_first and not self.history.closed else None
         return messages.updated("execution_killed", fields, self.id, seq)
@@ -312,13 +291,15 @@ class Project:
         try:
             self._context.disk.check(self.id)
             options = self._context.granted(str(self.path), self._context.within(options, agent))
-        except (
-            ClientError
-        ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
-            refused = {"code": error.code, "message": error.text}
-            asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
+        except ClientError as error:
+            # It was allowed when it was accepted, and has waited since, perhaps over a restart. In a task: the end of this run
+            # begins the next one, and this one is still being given its slot.
+            self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
         self._worker.begin(run, agent, options, self.memory, self._fork_from)
+
+    async def _refuse(self, run: Run, error: ClientError) -> None:
+        self.ended(run, "failed", None, {"code": error.code, "message": error.text})
 
     def _begun_alone(self) -> None:
         """The agent has begun a turn without a prompt: a run of its own, which people can follow and stop like any other.
@@ -335,22 +316,17 @@ class Project:
         self._context.at_work[self.id] = self.stop_for
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self.publish_state()
-        # Once the worker has it: what the owner does not allow now, out of hours or of budget, is stopped.
-        asyncio.get_running_loop().call_soon(self._check_granted, run)
         self._worker.take_over(run)
-
-    def _check_granted(self, run: Run) -> None:
         try:
             self._context.granted(str(self.path), base.Options())
-        except ClientError as error:
-            if self.run is run:
-                self.stop_for(error)
+        except ClientError as error:  # out of hours, or out of budget
+            self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
         """Stops the active run with this error."""
         run = self.run
         if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
-            self._withdraw_all("the run was stopped")
+            self.withdraw_all("the run was stopped")
             self._worker.stop_soon(run)
 
     def _reported(self, report: Report) -> None:
@@ -405,19 +381,19 @@ class Project:
         if (self.permission_mode, self._modes) != before:
             self.publish_state()
         if mode is None:
-            self._times_set_back = 0
+            self._resets = 0
         elif not self._context.allows(mode, self._agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
-            self._worker.spawn(self._set_back(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
+            self._worker.spawn(self._reset_mode(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
 
-    async def _set_back(self, mode: str) -> None:
+    async def _reset_mode(self, mode: str) -> None:
         """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
         usual = usual_mode(self._context.ceilings)
         logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
-        self._times_set_back += 1
+        self._resets += 1
         try:
-            if self._times_set_back > TIMES_SET_BACK:
+            if self._resets > MOST_RESETS:
                 raise base.AgentRefused("it was reset too often")
             await self._worker.set_mode(usual)
         except base.AgentRefused as error:
@@ -436,15 +412,7 @@ class Project:
     def _question_gone(self, question_id: str, reason: str) -> None:
         for approval in self.approvals:
             if approval.question_id == question_id:
-                self._withdraw(approval, reason)
-
-    def _withdraw(self, approval: PendingApproval, reason: str) -> None:
-        if self.approvals.withdraw(approval, reason):
-            self._asking()
-
-    def _withdraw_all(self, reason: str) -> None:
-        for approval in self.approvals:
-            self._withdraw(approval, reason)
+                self.withdraw(approval, reason)
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
@@ -453,9 +421,9 @@ class Project:
         # An agent that still waits, as one that does not report its subagents, would hang.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-        self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
+        self.withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
-        finished = run_finished(run, cost_usd, error)
+        finished = _run_finished(run, cost_usd, error)
         if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:  # so that the next prompt begins one
             self.store.record(messages.SessionChanged(""))
         self.run = None
@@ -472,17 +440,13 @@ class Project:
             self._context.slots.give_back()
         self._next()
 
-    def publish_state(self) -> None:
-        """``update/project_state`` for its clients and those that follow all projects. Not recorded."""
-        self.store.announce(events.StateChanged(self.shown()))
-
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the processes and closes the history."""
         waiting, self.queue = list(self.queue), deque()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):
             self._give_up_slot()  # else the end of another one's run would begin it
-        self._withdraw_all(reason)
+        self.withdraw_all(reason)
         await self._worker.close()
         await self.checkpoints.close()
         async with self._reverting:
@@ -491,3 +455,30 @@ class Project:
             self.ended(run, "interrupted", None, None)
         self.store.save()
         await asyncio.to_thread(self.history.close)  # waits for the disk
+
+
+def _run_info(run: Run, position: int) -> messages.RunInfo:
+    order = run.order
+    began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - run.started_at) if run.started_at else None
+    return messages.RunInfo(
+        run_id=order.run_id,
+        position=position,
+        prompt=order.prompt[:SHOWN_PROMPT],
+        started_at=instant(began),
+        request_id=order.request_id,
+    )
+
+
+def _run_finished(run: Run, cost_usd: float | None, error: dict[str, Any] | None) -> messages.RunFinished:
+    """``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
+    assert run.outcome is not None
+    failed = error if run.outcome in ("failed", "timeout") else None
+    return messages.RunFinished(
+        run_id=run.id,
+        outcome=run.outcome,
+        duration_ms=int((time.monotonic() - run.started_at) * 1000) if run.started_at else 0,
+        cost_usd=cost_usd,
+        error=failed["message"] if failed else None,
+        code=failed["code"] if failed else None,
+        retry_at=instant_of(failed.get("retry_at")) if failed else None,
+    )

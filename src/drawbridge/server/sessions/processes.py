@@ -1,4 +1,5 @@
-"""Records the agent processes of this server in a file, so that the next start ends those that a crash has left.
+"""The agent processes of this server: a pool of idle ones, and a record of all, so that the next start ends those that a crash
+has left.
 
 A supervisor ends its agent when the server dies; this is for cases in which it could not: killed together with the
 server, or on a system where it can't find children that went away. ``running.json`` names each agent by the mark that
@@ -8,12 +9,14 @@ used again.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import psutil
@@ -29,6 +32,11 @@ FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
 """A start time is reckoned from the system's, which is set right now and then."""
+
+LEAST_AVAILABLE: Final = 0.1
+"""Of the machine's memory. Below that idle processes go, one at each look; one of ``claude`` has some 200 MB."""
+
+LOOK_SECONDS = 5.0
 
 Start: TypeAlias = Callable[[Launch, Callable[[Event], None]], Awaitable[AgentProcess]]
 
@@ -50,18 +58,18 @@ class Running:
         self._file = data / FILE
         self._entries: dict[str, Entry] = {}
 
-    async def start(self, begin: Start, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+    async def start(self, begin: Start, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """As ``begin``; the process is in the file from before its start until it has exited."""
 
-        def heard_of(event: Event) -> None:
+        def report_event(event: Event) -> None:
             if isinstance(event, Exited):
                 self._ended(launch.mark)
-            heard(event)
+            report(event)
 
         self._entries[launch.mark] = Entry(launch.mark)
         self._save()
         try:
-            process = await begin(launch, heard_of)
+            process = await begin(launch, report_event)
         except BaseException:
             self._ended(launch.mark)
             raise
@@ -131,3 +139,68 @@ def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) 
         return process.environ().get(MARK) in marks
     except psutil.AccessDenied:
         return abs(process.create_time() - times.get(process.pid, 0.0)) < SAME_START_SECONDS
+
+
+def available() -> float:
+    """The share of the machine's memory that can be had without swapping."""
+    memory = psutil.virtual_memory()
+    return memory.available / memory.total
+
+
+class Idle(Protocol):
+    """A session with an idle process."""
+
+    id: str
+
+    def cool(self) -> None:
+        """End that process, or ``IdlePool.retain`` it while it works by itself."""
+        ...
+
+
+class IdlePool:
+    """The idle processes that are kept for a next prompt: at most ``processes``, for at most ``seconds``, and only while the
+    machine has free memory. The least recently used is ended first.
+    """
+
+    def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
+        self._processes = processes
+        self._seconds = seconds
+        self._available = available
+        self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def keep(self, session: Idle) -> None:
+        """Its process is idle from now on."""
+        self.retain(session)
+        for one in list(self._kept):
+            if len(self._kept) <= self._processes:
+                break
+            self._cool(one)
+
+    def retain(self, session: Idle) -> None:
+        """It counts as used just now; no other process is ended for it."""
+        self.forget(session)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._cool, session.id)
+        self._kept[session.id] = (session, timer)
+        self._look_again()
+
+    def forget(self, session: Idle) -> None:
+        """Its process is in use again, or has ended."""
+        _, timer = self._kept.pop(session.id, (None, None))
+        if timer is not None:
+            timer.cancel()
+
+    def _cool(self, session_id: str) -> None:
+        session, timer = self._kept.pop(session_id)
+        timer.cancel()
+        session.cool()
+
+    def _look_again(self) -> None:
+        if self._kept and self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._next_look = None
+        self._look_again()  # first: a look that fails must not be the last
+        if self._kept and self._available() < LEAST_AVAILABLE:
+            self._cool(next(iter(self._kept)))

@@ -1,12 +1,12 @@
-"""What the agent of a terminal session did with a client's decision: its own dialog is open all the time, and may be answered
-at the same moment. What the agent has done counts; the client that had decided is notified then.
+"""The agent's own dialog in its terminal, which is open beside every approval: what only it can answer, and what the agent
+did with a client's decision, while the person may have answered there at the same moment.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -22,6 +22,67 @@ REMEMBERED: Final = 100
 
 OVERRULED: Final = "overruled: it was {} in the terminal at the same moment"
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Latest(OrderedDict[Key, Value]):
+    """Contains the ``REMEMBERED`` latest keys; the oldest are removed."""
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        if len(self) > REMEMBERED:
+            self.popitem(last=False)
+
+
+class TerminalOnly:
+    """Questions that only the agent's own dialog can answer, until they are known to be over.
+
+    There are two kinds: an approval that was handed over to the terminal, and a dialog of which nothing is known but the CLI's
+    notification.
+    """
+
+    def __init__(self) -> None:
+        self._asked: list[PendingApproval] = []
+        self._noticed = False
+
+    def __bool__(self) -> bool:
+        return self._noticed or bool(self._asked)
+
+    @property
+    def has_question(self) -> bool:
+        """Whether an approval that was handed over waits there."""
+        return bool(self._asked)
+
+    def handed_over(self, approval: PendingApproval) -> None:
+        self._asked.append(approval)
+
+    def noticed(self) -> None:
+        """The CLI has notified the person of a dialog. One that is known already is not counted twice."""
+        self._noticed = not self._asked
+
+    def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
+        """A call was seen to end: what was asked about it is answered."""
+        after = json_object(given)
+        self._noticed = False
+        self._asked = [
+            approval
+            for approval in self._asked
+            if approval.request.agent_id != agent_id or not same_call(approval.request, tool, after, as_run=as_run)
+        ]
+
+    def continued(self, agent_id: str | None) -> None:
+        """The agent has continued with something else, so its dialog is closed."""
+        self._noticed = False
+        self._asked = [approval for approval in self._asked if approval.request.agent_id != agent_id]
+
+    def only(self, agents: Collection[str]) -> None:
+        """Only these subagents still run."""
+        self._asked = [approval for approval in self._asked if approval.request.agent_id in agents]
+
+    def clear(self) -> None:
+        self._asked, self._noticed = [], False
+
 
 class Overruled(Struct, frozen=True):
     """``reason`` is for people."""
@@ -31,19 +92,17 @@ class Overruled(Struct, frozen=True):
 
 
 class Outcomes:
-    """Answers that were given, until it is seen what became of them. ``read``: how a file is read."""
+    """Decisions of clients, until it is seen what the agent did. ``read``: how a file is read."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
-        self._given: OrderedDict[str, tuple[PendingApproval, Decision]] = OrderedDict()
+        self._given: Latest[str, tuple[PendingApproval, Decision]] = Latest()
 
     def __iter__(self) -> Iterator[PendingApproval]:
         return iter([approval for approval, _ in self._given.values()])
 
     def add(self, approval: PendingApproval, decision: Decision) -> None:
         self._given[approval.id] = (approval, decision)
-        if len(self._given) > REMEMBERED:
-            self._given.popitem(last=False)
 
     def asked_again(self, approval: PendingApproval) -> None:
         """The agent asks about the same thing: what was answered before is over."""

@@ -1,0 +1,75 @@
+"""Managed and terminal sessions are one class in what they share, and one list has all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.managed import ManagedSession
+from drawbridge.server.sessions.session import Session
+from drawbridge.server.terminal_sessions.session import TerminalSession
+
+from tests.server.twin import Client, Server, serving
+
+SHARED = ("info", "shown", "snapshot", "publish_state", "decide", "withdraw", "withdraw_all", "memory", "_fields")
+
+
+def begun(server: Server) -> TerminalSession:
+    sessions = server.core.terminal_sessions
+    session = sessions.begin(sessions.new_id(), str(server.root), "claude", str(uuid.uuid4()))
+    assert session is not None
+    return session
+
+
+@pytest.mark.parametrize("kind", [ManagedSession, TerminalSession])
+def test_what_sessions_share_exists_once(kind: type[Session]) -> None:
+    assert [name for name in SHARED if name in vars(kind)] == []
+
+
+def test_there_are_two_kinds_of_sessions() -> None:
+    assert set(Session.__subclasses__()) == {ManagedSession, TerminalSession}
+
+
+async def test_one_list_has_sessions_of_both_kinds(tmp_path: Path) -> None:
+    """Managed ones are first, whatever the order in which they were added."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        terminal = begun(server)
+        managed = await server.project(phone)
+        listed = (await server.does(phone, "project_list"))["data"]["projects"]
+        assert [one["id"] for one in listed] == [managed, terminal.id] == [one.id for one in server.core.sessions]
+        assert server.core.path_of(terminal.id) == server.root
+        for id in (managed, terminal.id):
+            assert (await server.does(phone, "project_join", id))["project_id"] == id
+
+
+async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        for id in (begun(server).id, await server.project(phone)):
+            await server.does(phone, "project_delete", id)
+            assert server.core.sessions.find(id) is None
+            with pytest.raises(ClientError):
+                await server.does(phone, "project_join", id)
+        assert list(server.core.sessions) == []
+
+
+async def test_a_list_that_changes_while_a_thread_reads_it_raises_nothing(tmp_path: Path) -> None:
+    """Projects that could not be read before are read again in a thread."""
+    async with serving(tmp_path) as server:
+        first = begun(server)
+        reading = iter(server.core.sessions)
+        begun(server)
+        assert await asyncio.to_thread(list, reading) == [first]
+
+
+async def test_commands_for_runs_are_refused_in_a_terminal_session(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        session = begun(server)
+        with pytest.raises(ClientError, match="controlled there") as refused:
+            await server.does(Client(), "agent_kill", session.id)
+        assert refused.value.code == "NOT_SUPPORTED"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,21 @@ async def test_a_flood_ends_the_program() -> None:
     finished = await run("while True: print('x' * 1000)", limit=10)
     assert (finished.output, finished.status) == (b"x" * 10, None)
     assert finished.dropped > 0
+
+
+async def test_a_flood_that_fills_the_buffer_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio pauses reading after 2,000 bytes here, and the program has filled its pipe again when it is killed."""
+    start = functools.partial(asyncio.create_subprocess_exec, limit=1_000)
+    kill = os.killpg
+
+    def kill_late(group: int, number: int) -> None:
+        time.sleep(0.2)  # the program writes; the event loop must not read meanwhile
+        kill(group, number)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    monkeypatch.setattr(os, "killpg", kill_late)
+    async with asyncio.timeout(15):
+        assert (await run("while True: print('x' * 1_000_000)", limit=10)).status is None
 
 
 async def test_a_flood_can_be_drained() -> None:

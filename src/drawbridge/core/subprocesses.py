@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 PIECE_BYTES = 65_536
 
+REST_SECONDS = 1.0
+"""How long output that was written before the program was killed is read."""
+
 
 class Finished(NamedTuple):
     """``output``: stdout and stderr, at most as many bytes as were asked for; ``dropped``: the number of bytes beyond them.
@@ -72,6 +75,11 @@ async def run(
         # Also when the program itself has ended: what it has started may still run in its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        # asyncio waits for the end of the output too, which it does not see while unread output fills its buffer.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                while await process.stdout.read(PIECE_BYTES):
+                    pass
         await process.wait()
     return Finished(bytes(output), dropped, process.returncode if ended else None)
 

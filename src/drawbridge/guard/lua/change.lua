@@ -127,17 +127,16 @@ local function keep_views(buf, change)
     }
   end
   local ok, problem = pcall(change)
-  for window, protected in pairs(views) do
+  for window, kept in pairs(views) do
     local function place(id)
       return api.nvim_buf_get_extmark_by_id(buf, space, id, {})
     end
-    local view, top, cursor, column =
-      protected.view, place(protected.top), place(protected.cursor), place(protected.column)
+    local view, top, cursor, column = kept.view, place(kept.top), place(kept.cursor), place(kept.column)
     if top[1] and cursor[1] and api.nvim_win_is_valid(window) and api.nvim_win_get_buf(window) == buf then
       view.topline, view.lnum = top[1] + 1, cursor[1] + 1
       local at = column[1] == cursor[1] and column[2] or cursor[2]
       -- Inside a text that was replaced, the same column is as good a guess as any.
-      view.col = line_at(buf, cursor[1]):byte(at + 1) == protected.byte and at or view.col
+      view.col = line_at(buf, cursor[1]):byte(at + 1) == kept.byte and at or view.col
       in_window(window, function()
         fn.winrestview(view)
       end)

@@ -164,8 +164,8 @@ local function watch(guard)
   end
   on({ 'BufReadPost', 'BufNewFile', 'BufWritePost', 'BufFilePost', 'FileChangedShellPost' }, function(args)
     local of_copy = args.event == 'BufWritePost' and args.match ~= api.nvim_buf_get_name(args.buf)
-    local protected = args.event == 'FileChangedShellPost' and vim.bo[args.buf].modified
-    if not of_copy and not protected then
+    local kept = args.event == 'FileChangedShellPost' and vim.bo[args.buf].modified
+    if not of_copy and not kept then
       guard.stamps[args.buf], guard.sure[args.buf] = stamp(args.buf), true
     end
   end)

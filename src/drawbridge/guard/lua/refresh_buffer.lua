@@ -157,12 +157,12 @@ local function read_again(buf)
   return different, backup
 end
 
-local result = { success = true, reloaded = {}, protected = {} }
+local result = { success = true, reloaded = {}, kept = {} }
 
 local function keep(buf, reason)
   guard.told[buf] = stamp(buf)
   local lines = api.nvim_buf_line_count(buf)
-  table.insert(result.protected, { name = api.nvim_buf_get_name(buf), lines = lines, reason = reason })
+  table.insert(result.kept, { name = api.nvim_buf_get_name(buf), lines = lines, reason = reason })
 end
 
 local function refresh(buf)

@@ -155,7 +155,7 @@ class Agent:
             case "/lines":
                 for line in range(number or 100):
                     self._tell(f"Line {line + 1}", pace=0)
-                return "Output."
+                return "Said."
             case "/slow":
                 text = " ".join(["On and on I talk, and wait for you to interrupt me."] * 50)
                 return self._tell(text, pace=(number or 20) / text.count(" "))

@@ -62,6 +62,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(150)  # beyond its own longest wait, whose error shows the screen
 async def test_the_dialog_appears_when_nobody_answers(desk: ServedDesk, server: Server) -> None:
     """After the constant's time, with a connected client that does not answer."""
     new = desk.project / "sub.txt"

@@ -12,7 +12,6 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.terminal_sessions.session import TerminalSession
-
 from tests.server.twin import Client, Server, serving
 
 SHARED = ("info", "shown", "snapshot", "publish_state", "decide", "withdraw", "withdraw_all", "memory", "_fields")

@@ -136,7 +136,7 @@ def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
     guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))
     said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
     assert "working on it, 1 line. " in said
-    assert "So has 1 more file." in said
+    assert "1 more file has unsaved changes too." in said
 
 
 def test_very_many_files_are_not_all_named(guard: Guard) -> None:

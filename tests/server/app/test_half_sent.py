@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from websockets.exceptions import InvalidHandshake
 
 from tests.protocols.bytes_of import giant_frame_head
 from tests.server.processes import Server, serving
@@ -94,6 +95,20 @@ def trusting_all() -> ssl.SSLContext:
     return tls
 
 
+async def gets_in(server: Server, until: float) -> None:
+    """Connects as the page and ``attach`` do, which try again: on a busy machine a TLS handshake may take longer than the time
+    that each gets while its address opens more of them.
+    """
+    while True:
+        try:
+            async with server.client() as owner:
+                assert (await owner.ask("project_list"))["type"] == "project_list"
+                return
+        except (OSError, InvalidHandshake):
+            if time.monotonic() > until:
+                raise
+
+
 async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
     """``most``: bytes that the server may grow by. ``shaken`` false: ``words`` stand in the place of a TLS handshake."""
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
@@ -104,8 +119,7 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: b
         async with crowd(server, words, trusting_all() if tls and shaken else None, at_once=8 if shaken else CROWD):
             for _ in range(TRIES):
                 began = time.monotonic()
-                async with server.client() as owner:
-                    assert (await owner.ask("project_list"))["type"] == "project_list"
+                await gets_in(server, until=began + PROMPT_SECONDS)
                 assert time.monotonic() - began < PROMPT_SECONDS
             assert process.memory_info().rss - usual < most
 

@@ -189,7 +189,7 @@ class TestDying:
         newest.says("drawbridge: the bridge keeps exiting: the chains broke")
         assert newest.status()["state"] == "failed"
         assert len(starts()) == 6
-        assert sum("keeps ending" in line for line in newest.messages) == 1
+        assert sum("keeps exiting" in line for line in newest.messages) == 1
         newest.setup(bridge_options(more="auto_start = false"))
         newest.command("DrawbridgeStart")
         newest.says(":DrawbridgeStart: the bridge listens on port")

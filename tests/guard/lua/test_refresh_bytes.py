@@ -55,7 +55,7 @@ async def test_utf16_is_read_where_neovim_can_convert_it(at: Desk) -> None:
         assert [file["name"] for file in answer["reloaded"]] == [str(path)]
         assert await at.text() == ["naïve", "two"]
     else:
-        assert [file["reason"] for file in answer["kept"]] == ["it is not in utf-16le any more"]
+        assert [file["reason"] for file in answer["kept"]] == ["it is no longer in utf-16le"]
         assert await at.text() == ["one"]
 
 

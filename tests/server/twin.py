@@ -239,6 +239,8 @@ class Server:
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the answer stands for a record: the one who asked hears of it in this way
             client.heard.append(found)
+        if answer.then is not None:
+            answer.then()
         return found
 
     async def project(self, client: Client, name: str = "one", *, join: bool = True) -> str:

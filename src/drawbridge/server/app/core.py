@@ -168,7 +168,7 @@ class Core:
     async def project_create(
         self, command: commands.ProjectCreate, client: Subscriber
     ) -> Answer[messages.ProjectState]:
-        project = self.projects.create(command.path, command.agent)
+        project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
         # Clients that follow all projects are notified; the one that asked has it in the reply, as the specification shows.

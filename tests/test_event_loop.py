@@ -37,9 +37,9 @@ BRIDGE_MAY = {
 SERVER_MAY = {
     "server.auth.audit": "appends a line to a small file before the answer is sent: what was done is never missing",
     "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
-    "server.sessions.metadata": "a small file, before the reply: what a person has cancelled does not continue after a crash",
+    "server.sessions.metadata": "a small file, before clients see the state: a crash does not restore a cancelled plan",
     "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",
-    "server.store.log": "appends to the open log; makes its directory and its link, once each: clients see what is in the log",
+    "server.store.log": "appends to the open log, and makes the link to a new one: clients see only what is in the log",
     "server.store.segments": "opens and locks a new file of the log, which the next record is written into",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
 }
@@ -166,3 +166,4 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
     assert code == 0, errors
     assert "was never awaited" not in errors
     assert beyond(found, SERVER_MAY) == set()
+    assert [module for module in SERVER_MAY if beyond(found, {module: ""}) == found] == [], "no longer needed"

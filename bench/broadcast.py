@@ -137,7 +137,7 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
         health=monitor.health,
     )
     site = ServerSite(entrance, clients, Dispatch(COMMANDS, core, server, entrance, blobs))
-    project = core.projects.create(str(directory / "code"), "demo")
+    project = await core.projects.create(str(directory / "code"), "demo")
     print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
     async with HttpServer(site, listener, terms(1_000), tls):
         yield ServerBroadcaster(core, clients, project)

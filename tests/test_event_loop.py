@@ -37,13 +37,11 @@ BRIDGE_MAY = {
 SERVER_MAY = {
     "server.auth.audit": "appends a line to a small file before the answer is sent: what was done is never missing",
     "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
-    "server.sessions.metadata": "to be moved: writes a small file at each change of a session",
-    "server.sessions.projects": "to be moved: makes and renames the directory of a project",
+    "server.sessions.metadata": "a small file, before clients see the state: a crash does not restore a cancelled plan",
     "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",
-    "server.store.index": "to be moved: lists the files of a history that is opened",
-    "server.store.log": "appends to the open log; makes its directory and its link, once each: clients see what is in the log",
+    "server.store.log": "appends to the open log, and makes the link to a new one: clients see only what is in the log",
     "server.store.segments": "opens and locks a new file of the log, which the next record is written into",
-    "editors.files": "to be moved: the agent's driver reads a file that is about to change",
+    "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
 }
 """The same for the server, between its first client and its last."""
 
@@ -168,3 +166,4 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
     assert code == 0, errors
     assert "was never awaited" not in errors
     assert beyond(found, SERVER_MAY) == set()
+    assert [module for module in SERVER_MAY if beyond(found, {module: ""}) == found] == [], "no longer needed"

@@ -280,9 +280,6 @@ LOOSE_TASKS: dict[str, set[str]] = {
     # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that what is
     # still queued can be left out. The order of the frames is that of a list.
     "server.app.outbox": {"call_soon"},
-    # A client receives the answer to its command before the events that follow from it. A continuation of the answer would be
-    # lost if the audit of the command can't be written, and the prompt, which is in the history, would not run.
-    "server.sessions.managed": {"call_soon"},
 }
 
 

@@ -195,6 +195,9 @@ class Blobs(blobs.Blobs):
             raise ClientError("BLOB_NOT_FOUND", "There is no such blob.")
         return self.kept[blob_id]
 
+    async def read(self, blob_id: str) -> bytes:
+        return self.take(blob_id)
+
 
 class Server:
     """A core over a directory; ``does`` runs a message as the door would and gives the answer as a client reads it.
@@ -239,6 +242,8 @@ class Server:
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the answer stands for a record: the one who asked hears of it in this way
             client.heard.append(found)
+        if answer.then is not None:
+            answer.then()
         return found
 
     async def project(self, client: Client, name: str = "one", *, join: bool = True) -> str:

@@ -219,7 +219,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     before = certificate.fingerprint
     try:
         if plan.certificate is None:
-            own_certificate(plan.data / "tls", _served(plan, names))
+            await asyncio.to_thread(lambda: own_certificate(plan.data / "tls", _served(plan, names)))
         certificate.context()
         certificate.load_into(tls)
     except (DrawbridgeError, OSError, ValueError) as error:

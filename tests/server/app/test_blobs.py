@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import threading
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,21 @@ async def test_a_piece_is_never_longer_than_a_message_may_be(server: Server, cli
     answer = await client.ask("blob_get", {"blob_id": "b1", "length": 10_000_000})
     assert len(base64.b64decode(answer["data"]["data"])) == PIECE_BYTES
     assert len(str(answer)) < FRAME_BYTES
+
+
+async def test_a_blob_is_read_in_a_thread(server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.blobs.put("b1", 0, b"x", True)
+    threads = []
+    read = Path.read_bytes
+
+    def noted(path: Path) -> bytes:
+        threads.append(threading.get_ident())
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    await client.ask("blob_get", {"blob_id": "b1"})
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: Server, client: WireClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -244,7 +245,9 @@ async def read_again(
 
 
 async def called(act: Callable[[], object]) -> None:
-    act()
+    done = act()
+    if inspect.isawaitable(done):
+        await done
 
 
 def unreadable(directory: Path) -> metadata.Metadata:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -110,8 +109,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        await server.does(phone, "execute", project, prompt="go")
-        await asyncio.sleep(0)  # the run has begun, its process not yet
+        await server.does(phone, "execute", project, prompt="go")  # the run has begun, its process not yet
         assert next(iter(server.core.projects)).run is not None
         os.rename(server.root / "one", server.root / "moved")
         (server.root / "one").symlink_to(tmp_path / "elsewhere")

@@ -65,6 +65,28 @@ async def test_what_is_missing_and_what_is_not_allowed_look_alike(tmp_path: Path
         assert missing.text == there.text
 
 
+async def test_one_directory_created_by_two_at_once_is_one_project(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        (server.root / "one").mkdir()
+        asked = (server.does(Client(), "project_create", path=str(server.root / "one")) for _ in range(2))
+        made, error = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(error, ClientError)
+        assert error.code == "PROJECT_EXISTS"
+        assert [project.id for project in server.core.projects] == [made["project_id"]]  # type: ignore[index]
+        assert len(list((tmp_path / "data" / "projects").iterdir())) == 1
+
+
+async def test_a_project_that_is_being_created_is_closed_with_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        (server.root / "one").mkdir()
+        creating = asyncio.create_task(server.does(Client(), "project_create", path=str(server.root / "one")))
+        await asyncio.sleep(0)
+        await server.core.projects.close("the server is ending")
+        [project] = server.core.projects
+        assert project.history.closed
+        await creating
+
+
 async def test_no_project_twice_nor_inside_another_nor_around_one(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

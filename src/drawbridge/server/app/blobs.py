@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -74,17 +75,22 @@ class Blobs:
         self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
         return BlobStored(blob_id, offset + len(data), last)
 
+    async def read(self, blob_id: str) -> bytes:
+        """Returns all bytes of a finished blob. It is kept, since a request may be sent twice. Raises BLOB_NOT_FOUND."""
+        return await asyncio.to_thread(_content, self._used(blob_id))
+
     def take(self, blob_id: str) -> bytes:
-        """The whole text of a finished blob. It is kept, since a request may be sent twice. Raises BLOB_NOT_FOUND."""
+        """As ``read``, but at once: for a decision, nothing may happen between the check of its scope and its use."""
+        return _content(self._used(blob_id))
+
+    def _used(self, blob_id: str) -> Path:
+        """The file of a finished blob, which is kept for another hour. Raises BLOB_NOT_FOUND."""
         self._expire()
         blob = self._blobs.get(blob_id)
         if blob is None or not blob.complete:
             raise no_blob()
         blob.touched = time.monotonic()
-        try:
-            return (self._directory / blob_id).read_bytes()
-        except OSError:
-            raise no_blob() from None
+        return self._directory / blob_id
 
     def _write(self, blob_id: str, data: bytes, begins: bool) -> None:
         how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if begins else os.O_APPEND)
@@ -119,6 +125,13 @@ class Blobs:
     def _forget(self, blob_id: str) -> None:
         self._blobs.pop(blob_id, None)
         (self._directory / blob_id).unlink(missing_ok=True)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        raise no_blob() from None
 
 
 def _is_full(blobs: Sequence[_Blob], size: int, part: float) -> bool:

@@ -6,6 +6,7 @@ Requests that take long run beside the others. Until a client has signed in, it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -128,13 +129,14 @@ class Connection:
         if self.client.is_dismissed:
             return
         project_id = getattr(command, "project_id", None) or None
-        try:
-            answer = await self._dispatch.answer(command, self.client, correlation_id)
-        except ClientError as failure:
-            self.client.fail(failure, correlation_id, command.request_id, project_id)
-            return
-        if answer.type != "ok" or command.request_id is not None:
-            self._send(answer, command)
+        with contextlib.ExitStack() as after_reply:
+            try:
+                answer = await self._dispatch.answer(command, self.client, correlation_id, after_reply)
+            except ClientError as failure:
+                self.client.fail(failure, correlation_id, command.request_id, project_id)
+                return
+            if answer.type != "ok" or command.request_id is not None:
+                self._send(answer, command)
 
     def _send(self, answer: Answer[Any], command: Command) -> None:
         frame = Frame(encode(answer, command.request_id), project_id=answer.project_id, seq=answer.seq)

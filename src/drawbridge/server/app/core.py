@@ -168,7 +168,7 @@ class Core:
     async def project_create(
         self, command: commands.ProjectCreate, client: Subscriber
     ) -> Answer[messages.ProjectState]:
-        project = self.projects.create(command.path, command.agent)
+        project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
         # Clients that follow all projects are notified; the one that asked has it in the reply, as the specification shows.
@@ -239,9 +239,9 @@ class Core:
             return known
         if command.agent is not None and command.agent not in self.context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
-        attachments = tuple(
-            Attachment(one.media_type, self._blobs.take(one.blob_id), one.name) for one in command.attachments
-        )
+        attachments = [
+            Attachment(one.media_type, await self._blobs.read(one.blob_id), one.name) for one in command.attachments
+        ]
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
             prompt=command.prompt,
@@ -249,7 +249,7 @@ class Core:
             request_id=command.request_id,
             agent=command.agent,
             options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
-            attachments=attachments,
+            attachments=tuple(attachments),
         )
         return project.execute(order, client, queue=command.queue)
 

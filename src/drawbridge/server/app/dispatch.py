@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -103,10 +104,16 @@ class Dispatch:
             raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
         answer = row.handler(self._owners[row.request], command, client)
         assert isinstance(answer, Answer), f"{row.name} signs in and must answer at once"
+        assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
         return command, answer
 
-    async def answer(self, command: Command, client: Client, correlation_id: str) -> Answer[Any]:
-        """Raises only ``ClientError``; an unexpected error is logged under the correlation id."""
+    async def answer(
+        self, command: Command, client: Client, correlation_id: str, after_reply: contextlib.ExitStack
+    ) -> Answer[Any]:
+        """Raises only ``ClientError``; an unexpected error is logged under the correlation id.
+
+        ``after_reply`` receives what follows from the command. The caller closes it once the reply or the error was sent.
+        """
         correlation.set(correlation_id)
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
@@ -116,6 +123,9 @@ class Dispatch:
             asked = self._check(row, command, client)
             answered = row.handler(self._owners[row.request], command, client)
             answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
+            # First of all: the command is done, whatever fails from here on.
+            if answer.then is not None:
+                after_reply.callback(answer.then)
             if row.audit is not None:
                 fields = audited.done(row.audit, command, answer, asked)
                 self._entrance.note(row.audit.event, **client.audited, **fields)

@@ -154,7 +154,7 @@ class ServerCommands:
         if ":" in command.blob_id:
             data = await self._whole_record(command.blob_id, client)
         else:
-            data = self._blobs.take(command.blob_id)
+            data = await self._blobs.read(command.blob_id)
         length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 

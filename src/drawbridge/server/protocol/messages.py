@@ -6,7 +6,7 @@ its ``seq`` at the top. An agent's own JSON is embedded unchanged: it is never d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
@@ -338,6 +338,10 @@ class Answer(Struct, Generic[T], frozen=True, kw_only=True):
     """The reply to a command, before it has its ``request_id``. ``update_type``: only of an ``update``.
 
     ``seq``: the number of the reply's record in the project's history, if it has one.
+
+    ``then``: what follows from the command, such as the start of an accepted run. It is called exactly once, after the reply
+    was sent: the client gets its reply before the events that follow. It is called without a reply as well, if the audit
+    fails or the client has disconnected, since the command is done.
     """
 
     type: str
@@ -345,6 +349,7 @@ class Answer(Struct, Generic[T], frozen=True, kw_only=True):
     update_type: str | None = None
     project_id: str | None = None
     seq: int | None = None
+    then: Callable[[], None] | None = None
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -119,12 +119,26 @@ class ManagedSession(Session):
 
     # Actions of people.
 
-    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` gets the same reply and is
-        not run again."""
+    def execute(self, order: Order, asker: Subscriber, *, queue: bool) -> Answer[Accepted]:
+        """Accepts a prompt: it is in the history when this returns, and its run begins after the reply. A repeated
+        ``request_id`` gets the same reply and is not run again. Raises ``ClientError`` or ``DrawbridgeError``.
+        """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
             return known
+        seq = self._accept(order, asker, queue=queue)
+        return msgspec.structs.replace(self._accepted(order.run_id, seq), then=self._next)
+
+    def _continue(self, order: Order) -> None:
+        """A run that a limit had stopped continues by itself. Raises ``ClientError`` or ``DrawbridgeError``."""
+        self._accept(order, None, queue=True)
+        self.store.announce(events.RunContinued(order.run_id, order.by))
+        self._next()
+
+    def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
+        """Adds the prompt to the history and to the queue; ``_next`` must follow. Returns the number of its record for the
+        reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then.
+        """
         if self.busy and not queue:
             raise ClientError(
                 "PROCESS_ACTIVE", "The agent is already working in this project. Nothing was started.", retryable=True
@@ -143,14 +157,7 @@ class ManagedSession(Session):
         self.continuing.forget()
         self.queue.append(Run(order))
         self.store.save()
-        # The reply to this one is sent before anything that follows from it.
-        asyncio.get_running_loop().call_soon(self._next)
-        return self._accepted(order.run_id, seq)
-
-    def _continue(self, order: Order) -> None:
-        """A run that a limit had stopped continues by itself. Raises ``ClientError`` or ``DrawbridgeError``."""
-        self.execute(order, None, queue=True)
-        self.store.announce(events.RunContinued(order.run_id, order.by))
+        return seq
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
         """The reply to a request that has already begun its run: that run was allowed, whatever is allowed now."""
@@ -212,9 +219,8 @@ class ManagedSession(Session):
         self.store.save()
         # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
         self._worker.spawn(self._worker.end(), "ending the process of the former session")
-        # After the answer, as the specification has it.
-        asyncio.get_running_loop().call_soon(self.publish_state)
-        return messages.updated("session_reset", fields, self.id, seq)
+        # The specification has the state after the reply.
+        return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
         """Reverts what a run changed, all of it or nothing; recorded and published like every event."""

@@ -62,6 +62,8 @@ class Projects:
         self._open_in_terminal = open_in_terminal
         self._fsync = fsync
         self._unreadable: set[str] = set()
+        self._adding = asyncio.Lock()
+        """One project after the other is added, so that no two have one directory."""
 
     def __iter__(self) -> Iterator[ManagedSession]:
         return iter([session for session in self._sessions if isinstance(session, ManagedSession)])
@@ -117,11 +119,12 @@ class Projects:
             project = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))
             if project is None:
                 continue
-            if any(other.path == project.path for other in self):  # created meanwhile; the next attempt finds that
-                project.history.close()
-                continue
-            self._unreadable.discard(name)
-            found.append(self._add(project))
+            async with self._adding:
+                if any(other.path == project.path for other in self):  # created meanwhile; the next attempt finds that
+                    project.history.close()
+                    continue
+                self._unreadable.discard(name)
+                found.append(self._add(project))
         return found
 
     def problems(self) -> list[str]:
@@ -154,29 +157,34 @@ class Projects:
         self._context.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
         return project
 
-    def create(self, path: str, agent: str | None) -> ManagedSession:
+    async def create(self, path: str, agent: str | None) -> ManagedSession:
         """Creates a project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
-        real = self._context.places.resolve(path, [project.path for project in self])
-        if len(self) >= self._context.limits.projects:
-            raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
-        id = f"proj_{uuid.uuid4().hex[:16]}"
-        directory = self._data / "projects" / id
-        when = now()
+        async with self._adding:
+            taken = [project.path for project in self]
+            real = await asyncio.to_thread(self._context.places.resolve, path, taken)
+            if len(self) >= self._context.limits.projects:
+                raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
+            id = f"proj_{uuid.uuid4().hex[:16]}"
+            directory, when = self._data / "projects" / id, now()
+            data = metadata.Metadata(id, str(real), "", when, when, agent=name)
+            history = await asyncio.to_thread(self._make, directory, data)
+            return self._add(ManagedSession(directory, data, history, self._context, self._open_in_terminal))
+
+    def _make(self, directory: Path, data: metadata.Metadata) -> History:
+        """Creates the files of a new project. Blocking. Raises ``ClientError``; nothing is left behind then."""
         try:
             make_private_directory(str(directory))
-            data = metadata.Metadata(id, str(real), "", when, when, agent=name)
             metadata.save(directory, data)
-            history = History.open(directory / "logs", fsync=self._fsync)
+            return History.open(directory / "logs", fsync=self._fsync)
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be made: %s", error)
             raise ClientError(
                 "FILE_OPERATION", "The server can't write its data. The project was not created."
             ) from None
-        return self._add(ManagedSession(directory, data, history, self._context, self._open_in_terminal))
 
     async def delete(self, project: ManagedSession) -> None:
         """Moves a project to the trash, which keeps it for 7 days."""
@@ -184,10 +192,8 @@ class Projects:
         self._sessions.remove(project)
         self._context.metrics.remove(project.id)
         await project.close("the project was deleted")
-        target = self._data / "trash" / f"{project.id}-{time.time_ns()}"
         try:
-            os.replace(self._data / "projects" / project.id, target)
-            os.utime(target)
+            await asyncio.to_thread(self._to_trash, project.id)
         except OSError as error:
             logger.error("%s could not be moved to the trash: %s", project.id, error)
             raise ClientError(
@@ -195,8 +201,16 @@ class Projects:
                 "The project is closed, but its data could not be moved; the project reappears at the next start.",
             ) from None
 
+    def _to_trash(self, id: str) -> None:
+        """Blocking. Raises OSError."""
+        target = self._data / "trash" / f"{id}-{time.time_ns()}"
+        os.replace(self._data / "projects" / id, target)
+        os.utime(target)
+
     async def close(self, reason: str) -> None:
         """The server shuts down; all at once, since each may have a process to wait for."""
+        async with self._adding:
+            pass  # a project that is being added is closed as well
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:

@@ -31,7 +31,7 @@ PURE = (
     "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
     "transport.http_app",
-    *(f"agents.{name}" for name in ("base", "catalog", "framing", "json_lines", "modes", "proposals", "results")),
+    *(f"agents.{name}" for name in ("base", "catalog", "modes", "output", "proposals", "results")),
     *(f"agents.{name}" for name in ("acp.conversation", "acp.listing", "claude.conversation", "claude.command_line")),
     "server.protocol",
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.agents import base
+from drawbridge.agents.output import session_id_of
 from drawbridge.server.app import blobs
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
@@ -94,7 +95,7 @@ class Process:
     # what the test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
-        self.heard(base.AgentLine(json.dumps(line).encode(), base.session_id_of(line.get("session_id")), durable))
+        self.heard(base.AgentLine(json.dumps(line).encode(), session_id_of(line.get("session_id")), durable))
 
     def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
         proposal = base.Proposal("/p/a.py", "old\n", "new\n")

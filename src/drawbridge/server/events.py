@@ -19,7 +19,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, Proposal, session_id_of
+from drawbridge.agents.base import AgentLine, AskedBy, Proposal
+from drawbridge.agents.output import session_id_of
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import (
     DiskWarning,

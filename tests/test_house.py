@@ -37,7 +37,6 @@ PURE = (
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
     "server.events",
     "server.approvals.pending",
-    "server.app.feed",
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
     *(f"server.terminal_sessions.{name}" for name in ("hook_events", "transcript")),
     *(f"tui.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),

@@ -19,11 +19,11 @@ from drawbridge.server.app import blobs
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow
-from drawbridge.server.app.feed import Broadcast
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
+from drawbridge.server.sessions.audience import Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said

@@ -1,4 +1,4 @@
-"""The output of an agent: split into lines, checked to be JSON and repaired where it is not, and made readable for people. Pure."""
+"""The output of an agent: split into lines, checked to be JSON, repaired if it is not, made readable for people. Pure."""
 
 from __future__ import annotations
 

@@ -206,11 +206,11 @@ class Announced(Struct, frozen=True):
 
 
 class Stored(Announced, frozen=True, kw_only=True):
-    """An event that is in the history of its session. ``record``: its line there; ``timestamp``: as in that line."""
+    """An event that is in the history of its session. ``message``: as in its record (``written``), and so is ``timestamp``."""
 
     seq: int
     timestamp: str
-    record: bytes
+    message: bytes
 
 
 # In a history.

@@ -41,8 +41,7 @@ SERVER_MAY = {
     "server.sessions.projects": "to be moved: makes and renames the directory of a project",
     "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",
     "server.store.index": "to be moved: lists the files of a history that is opened",
-    "server.store.log": "appends to the open log; makes its directory and its link, once each: clients see what is in the log",
-    "server.store.segments": "opens and locks a new file of the log, which the next record is written into",
+    "server.store.log": "appends to the log; makes its directory, files and link: clients see what is in the log",
     "editors.files": "to be moved: the agent's driver reads a file that is about to change",
 }
 """The same for the server, between its first client and its last."""

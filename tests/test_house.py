@@ -363,7 +363,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.notifications.web_push: file.subscriptions": "the file of subscriptions while it is changed",
     "server.protocol.commands: command.project_id": "a command that is being parsed",
     "server.protocol.commands: command.request_id": "a command that is being parsed",
-    "server.store.segments: segment.size": "a file of the index while it is read",
+    "server.store.index: segment.size": "a file of the index while it is read",
     # Of a library.
     "server.auth.tls: context.minimum_version": "ssl has no other way",
     # What a client reports after it has connected, and what it is let in as.

@@ -36,6 +36,7 @@ class Audience:
     """
 
     def __init__(self, broadcast: Broadcast) -> None:
+        """``broadcast`` sends a frame to many clients."""
         self._broadcast = broadcast
         self._joined: dict[str, dict[str, Subscriber]] = {}
         self._catching_up: dict[str, dict[str, Subscriber]] = {}

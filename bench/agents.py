@@ -26,7 +26,7 @@ from drawbridge.agents.claude.command_line import arguments, environment
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.claude.driver import Claude
 from drawbridge.agents.demo.driver import Demo
-from drawbridge.agents.framing import Lines
+from drawbridge.agents.output import Lines
 
 TURNS = 60
 

@@ -31,13 +31,12 @@ PURE = (
     "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
     "transport.http_app",
-    *(f"agents.{name}" for name in ("base", "catalog", "framing", "json_lines", "modes", "proposals", "results")),
+    *(f"agents.{name}" for name in ("base", "catalog", "modes", "output", "proposals", "results")),
     *(f"agents.{name}" for name in ("acp.conversation", "acp.listing", "claude.conversation", "claude.command_line")),
     "server.protocol",
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
     "server.events",
     "server.approvals.pending",
-    "server.app.feed",
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
     *(f"server.terminal_sessions.{name}" for name in ("hook_events", "transcript")),
     *(f"tui.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),
@@ -361,7 +360,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.notifications.web_push: file.subscriptions": "the file of subscriptions while it is changed",
     "server.protocol.commands: command.project_id": "a command that is being parsed",
     "server.protocol.commands: command.request_id": "a command that is being parsed",
-    "server.store.segments: segment.size": "a file of the index while it is read",
+    "server.store.index: segment.size": "a file of the index while it is read",
     # Of a library.
     "server.auth.tls: context.minimum_version": "ssl has no other way",
     # What a client reports after it has connected, and what it is let in as.

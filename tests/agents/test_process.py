@@ -30,7 +30,7 @@ from drawbridge.agents.base import (
     TurnEnded,
 )
 from drawbridge.agents.demo.driver import Demo
-from drawbridge.agents.framing import LINE_LIMIT, STDERR_LIMIT
+from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT
 from drawbridge.agents.process import Times
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from tests.waiting import PATIENCE, until

@@ -17,8 +17,8 @@ import msgspec
 import pytest
 
 from drawbridge.server import events
-from drawbridge.server.app import feed
 from drawbridge.server.sessions import records
+from drawbridge.server.sessions.audience import replayed
 from drawbridge.server.store.lines import compose, parse
 from drawbridge.server.store.log import Direction, History
 from tests.chaos.rig import seeded
@@ -135,7 +135,7 @@ def one_line(random: Random, lines: list[bytes]) -> None:
     if record is None or b"\n" in line:
         return
     with contextlib.suppress(*events.NOT_OURS):
-        shown = feed.replayed("p", line)
+        shown = replayed("p", line)
         assert shown.seq == record.seq
         json.loads(shown.data)
     memory = records.Memory(session_id="s", unfinished={"r": "phone"}, approvals={"a": "r"})

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -23,8 +23,9 @@ LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]}
 NESTED = b'{"type":"user","message":' + b"[" * 300 + b"]" * 300 + b',"n":[' + b"[]," * 300 + b'[]],"session_id":"s"}'
 
 
-MOST_MODULES = 21
-"""docs/internals/architecture.md has this number too."""
+MODULES_CALLED = 14
+MODULES_THAT_HAND_ON = 7
+"""docs/internals/architecture.md has these numbers too."""
 
 
 def decodes(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -94,25 +95,53 @@ class Quiet:
         return False
 
 
-def modules(work: Callable[[], Any]) -> set[str]:
-    """The modules of ours in which a function is called while ``work`` runs."""
-    found: set[str] = set()
+class Way(NamedTuple):
+    """Modules of ours, by the names that they have below ``drawbridge``."""
+
+    called: set[str]
+    """Those in which a function was called."""
+    handed_on_by: list[str]
+    """Those on the call stack when the frame reached the outbox, the first one first: what has returned is not among them."""
+
+
+def way(work: Callable[[], Any]) -> Way:
+    """The modules that ``work`` passes on its way to the outbox."""
+    called: set[str] = set()
+    handed_on_by: list[str] = []
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith("drawbridge."):
-            found.add(name)
+        if event == "call" and (name := module(frame)):
+            called.add(name)
+            if name == "server.app.outbox":
+                handed_on_by[:] = stack(frame)
 
     sys.setprofile(profile)
     try:
         work()
     finally:
         sys.setprofile(None)
-    return found
+    return Way(called, handed_on_by)
+
+
+def module(frame: FrameType) -> str:
+    """Empty for one that is not ours."""
+    package, _, name = frame.f_globals.get("__name__", "").partition(".")
+    return name if package == "drawbridge" else ""
+
+
+def stack(frame: FrameType | None) -> list[str]:
+    """The modules of ours that have called ``frame``, and its own, each once."""
+    found: dict[str, None] = {}
+    while frame is not None:
+        if name := module(frame):
+            found[name] = None
+        frame = frame.f_back
+    return list(found)[::-1]
 
 
 async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
-    """From the bytes in the pipe to the frame that waits for the clients' sockets; helpers are counted."""
+    """From the bytes in the pipe to the frame that waits for the clients' sockets. Of the modules that are called, some hand
+    the line on; the others help and return."""
     frames: list[bytes] = []
 
     class Waiting(Writers):
@@ -130,10 +159,20 @@ async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
         process = Process("claude", "", None, driver, agent.heard)  # type: ignore[arg-type]  # it is not ended here
         process._stdin = Quiet()  # type: ignore[assignment]
         process.pipe_data_received(STDOUT, LINE + b"\n")  # the first one opens the log
-        called = modules(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))
+        called, handed_on_by = way(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))
         await asyncio.sleep(0)
         assert sum(LINE in frame for frame in frames) == 2
-        assert {"drawbridge.agents.process", "drawbridge.server.app.outbox"} <= called
-        assert len(called) <= MOST_MODULES, sorted(called)
+        assert len(called) == MODULES_CALLED, sorted(called)
+        assert (handed_on_by[0], handed_on_by[-1]) == ("agents.process", "server.app.outbox")
+        assert len(handed_on_by) == MODULES_THAT_HAND_ON, handed_on_by
     finally:
         await server.core.close("the server is ending")
+
+
+def test_the_architecture_has_the_numbers_of_today() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "internals" / "architecture.md").read_text()
+    rows = {cells[1].strip(): cells[3].strip() for line in page.splitlines() if len(cells := line.split("|")) == 6}
+    server = list((Path(__file__).parents[2] / "src" / "drawbridge" / "server").rglob("*.py"))
+    assert rows["modules that are called on this way, helpers included"] == str(MODULES_CALLED)
+    assert rows["modules that hand the line on"] == str(MODULES_THAT_HAND_ON)
+    assert rows["modules of `server/`"] == str(len(server))

@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 
 from drawbridge.agents.base import AskedBy, Proposal
 from drawbridge.server import events
-from drawbridge.server.app.feed import frame, replayed
 from drawbridge.server.events import (
     KINDS,
     RECEIVERS,
@@ -45,6 +44,7 @@ from drawbridge.server.protocol.messages import (
     SessionChanged,
     SessionReset,
 )
+from drawbridge.server.sessions.audience import frame, replayed
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.store.lines import compose, timestamp
 from tests.server.app.rig import info
@@ -98,10 +98,11 @@ def name(event: object) -> str:
     return type(event).__name__
 
 
-def stored(event: Recorded, seq: int = 7) -> Stored:
-    """As ``SessionStore`` makes it."""
-    record = compose(seq, NOON, *events.written(event))
-    return Stored("p1", PATH, event, seq=seq, timestamp=timestamp(record), record=record.line)
+def stored(event: Recorded, seq: int = 7) -> tuple[Stored, bytes]:
+    """As ``SessionStore`` makes it, and the line of its record."""
+    direction, message = events.written(event)
+    record = compose(seq, NOON, direction, message)
+    return Stored("p1", PATH, event, seq=seq, timestamp=timestamp(record), message=message), record.line
 
 
 def test_every_event_has_declared_receivers() -> None:
@@ -152,16 +153,16 @@ def test_a_receiver_that_fails_does_not_keep_an_event_from_the_others(caplog: py
 
 @pytest.mark.parametrize("event", RECORDED, ids=name)
 def test_clients_see_the_same_live_and_in_a_replay(event: Recorded) -> None:
-    happened = stored(event)
-    assert frame(happened) == replayed("p1", happened.record)
+    happened, record = stored(event)
+    assert frame(happened) == replayed("p1", record)
 
 
 @pytest.mark.parametrize("event", RECORDED, ids=name)
 def test_what_is_remembered_is_the_same_after_a_restart(event: Recorded) -> None:
     live, read_back = (Memory(unfinished={"run_1": "phone"}, approvals={"appr_1": "run_1"}) for _ in range(2))
-    happened = stored(event)
+    happened, record = stored(event)
     live.apply(event, NOON, happened.seq)
-    seq, moment, found = events.read(happened.record)
+    seq, moment, found = events.read(record)
     read_back.apply(found, moment, seq)
     assert read_back == live
     assert live.seq == 7

@@ -14,15 +14,16 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.agents import base
+from drawbridge.agents.output import session_id_of
 from drawbridge.server.app import blobs
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow
-from drawbridge.server.app.feed import Broadcast
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
+from drawbridge.server.sessions.audience import Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said
@@ -94,7 +95,7 @@ class Process:
     # what the test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
-        self.heard(base.AgentLine(json.dumps(line).encode(), base.session_id_of(line.get("session_id")), durable))
+        self.heard(base.AgentLine(json.dumps(line).encode(), session_id_of(line.get("session_id")), durable))
 
     def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
         proposal = base.Proposal("/p/a.py", "old\n", "new\n")

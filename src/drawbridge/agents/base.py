@@ -97,15 +97,6 @@ class Decision(Struct, frozen=True):
 # Events of an agent, in the order in which they happen.
 
 
-LONGEST_SESSION_ID: Final = 200
-"""Characters of an agent's id of a conversation."""
-
-
-def session_id_of(value: object) -> str:
-    """The conversation that an agent's line names; empty if that is not a valid id."""
-    return value if isinstance(value, str) and len(value) <= LONGEST_SESSION_ID else ""
-
-
 class AgentLine(Struct, frozen=True):
     """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
 

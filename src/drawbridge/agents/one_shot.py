@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents import json_lines
 from drawbridge.agents.base import (
     AgentLine,
     AgentRefused,
@@ -19,9 +18,8 @@ from drawbridge.agents.base import (
     Output,
     SessionIdentified,
     TurnEnded,
-    session_id_of,
 )
-from drawbridge.agents.framing import JUNK_LIMIT, Tail, readable
+from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
 from drawbridge.agents.results import FAILED, Failure
 
@@ -97,7 +95,7 @@ class Turn:
 
     def received(self, line: bytes) -> list[Output]:
         stripped = line.strip(b" \t\r")
-        read = json_lines.parsed(stripped, _object) if stripped else None
+        read = parsed(stripped, _object) if stripped else None
         if read is None:
             return self.text(line)
         try:
@@ -139,8 +137,8 @@ class Turn:
             except UnicodeDecodeError:
                 self.turn_open = False
                 problem = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts no others. Nothing was sent."
-                return [TurnEnded(ok=False, error=json_lines.valid(problem), code="VALIDATION_FAILED")]
-        self._out = json_lines.valid("".join([*parts, text])).encode()
+                return [TurnEnded(ok=False, error=valid(problem), code="VALIDATION_FAILED")]
+        self._out = valid("".join([*parts, text])).encode()
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:

@@ -26,7 +26,7 @@ from drawbridge.agents.base import (
     Replied,
 )
 from drawbridge.agents.environment import MARK
-from drawbridge.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
+from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.agents.shortage import shortage
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks

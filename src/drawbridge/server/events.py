@@ -19,7 +19,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, Proposal, session_id_of
+from drawbridge.agents.base import AgentLine, AskedBy, Proposal
+from drawbridge.agents.output import session_id_of
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import (
     DiskWarning,
@@ -205,11 +206,11 @@ class Announced(Struct, frozen=True):
 
 
 class Stored(Announced, frozen=True, kw_only=True):
-    """An event that is in the history of its session. ``record``: its line there; ``timestamp``: as in that line."""
+    """An event that is in the history of its session. ``message``: as in its record (``written``), and so is ``timestamp``."""
 
     seq: int
     timestamp: str
-    record: bytes
+    message: bytes
 
 
 # In a history.

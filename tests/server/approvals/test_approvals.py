@@ -9,12 +9,12 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Proposal, Question
-from drawbridge.server.app.feed import frame
 from drawbridge.server.auth import audited
 from drawbridge.server.events import Announced, ApprovalResolved
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
+from drawbridge.server.sessions.audience import frame
 from tests.server.twin import Client, Server, records, serving, settled
 from tests.waiting import until
 

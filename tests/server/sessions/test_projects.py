@@ -16,7 +16,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
-from drawbridge.server.store import index, segments
+from drawbridge.server.store import index
 from drawbridge.server.store.log import History
 from tests.server.twin import Client, Server, records, serving, settled
 from tests.waiting import PATIENCE, until
@@ -168,9 +168,9 @@ async def test_a_start_without_indexes_lists_before_it_reads(tmp_path: Path, mon
         file.unlink()
     monkeypatch.setattr(index, "SCANNED_AT_OPENING", 0)
     read: list[str] = []
-    may_read, scan = threading.Event(), segments.scan
+    may_read, scan = threading.Event(), index.scan
 
-    def held(path: str, segment: segments.Segment, report: segments.Report) -> int:
+    def held(path: str, segment: index.Segment, report: index.Report) -> int:
         assert may_read.wait(30)
         read.append(path)
         return scan(path, segment, report)

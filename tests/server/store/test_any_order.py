@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from drawbridge.core.errors import BadMessage
+from drawbridge.server.store import index
 from drawbridge.server.store import log as module
-from drawbridge.server.store import segments
 from drawbridge.server.store.log import Direction, Page
 from tests.server.store.rig import NOON, files, message, open_history, read_independently
 
@@ -47,8 +47,8 @@ class AnyOrder(RuleBasedStateMachine):
             (module, "MOST_RECORDS", 7),
             (module, "LARGEST_FILE", 2_500),
             (module, "CHECKPOINT_RECORDS", 4),
-            (segments, "BLOCK_RECORDS", 3),
-            (segments, "BLOCK_BYTES", 600),
+            (index, "BLOCK_RECORDS", 3),
+            (index, "BLOCK_BYTES", 600),
         ):
             self.patch.setattr(owner, name, value)
         self.directory = Path(tempfile.mkdtemp())

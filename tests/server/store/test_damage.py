@@ -16,7 +16,6 @@ import pytest
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
 from drawbridge.server.store import index as history_index
 from drawbridge.server.store import log as module
-from drawbridge.server.store import segments
 from drawbridge.server.store.lines import parse
 from drawbridge.server.store.log import Damage, Record
 from tests.server.store.rig import NOON, all_seqs, at, files, fill, message, open_history, read_independently, seqs
@@ -26,7 +25,7 @@ from tests.server.store.rig import NOON, all_seqs, at, files, fill, message, ope
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Thirty records in three files, in blocks of four, closed."""
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
-    monkeypatch.setattr(segments, "BLOCK_RECORDS", 4)
+    monkeypatch.setattr(history_index, "BLOCK_RECORDS", 4)
     history = open_history(tmp_path)
     fill(history, 30)
     history.close()
@@ -327,7 +326,7 @@ def test_after_a_crash_only_what_came_after_the_checkpoint_is_read(
         read.append(line)
         return parse(line)
 
-    monkeypatch.setattr(segments, "parse", parse_and_count)
+    monkeypatch.setattr(history_index, "parse", parse_and_count)
     assert open_history(tmp_path).last_seq == 1_500
     assert len(read) == 500
 

@@ -19,7 +19,6 @@ import pytest
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
 from drawbridge.server.store import index as history_index
 from drawbridge.server.store import log as module
-from drawbridge.server.store import segments
 from tests.server.store.rig import NOON, all_seqs, at, files, fill, open_history, read_independently
 from tests.waiting import PATIENCE
 
@@ -236,8 +235,8 @@ def test_with_the_policy_second_one_thread_does_it_a_moment_later(
     def sync(file: int) -> None:
         synced.append((threading.current_thread().name, os.readlink(f"/proc/self/fd/{file}")))
 
-    monkeypatch.setattr(segments, "sync", sync)
-    monkeypatch.setattr(module, "syncer", segments.Syncer(delay=0.05))
+    monkeypatch.setattr(module, "sync", sync)
+    monkeypatch.setattr(module, "syncer", module.Syncer(delay=0.05))
     histories = [open_history(tmp_path / str(number), fsync="second") for number in range(3)]
     for history in histories:
         fill(history, 10)
@@ -259,7 +258,7 @@ def test_a_disk_that_fails_afterwards_is_said_in_the_log(
     def fail(file: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(segments, "sync", fail)
+    monkeypatch.setattr(module, "sync", fail)
     history = open_history(tmp_path, fsync="second")
     fill(history, 1)
     history.close()
@@ -275,8 +274,8 @@ def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
         waiting.set()
         disk.wait(PATIENCE)
 
-    monkeypatch.setattr(segments, "sync", sync)
-    monkeypatch.setattr(module, "syncer", segments.Syncer(delay=60))
+    monkeypatch.setattr(module, "sync", sync)
+    monkeypatch.setattr(module, "syncer", module.Syncer(delay=60))
     history = open_history(tmp_path, fsync="second")
     fill(history, 3)
     closing = threading.Thread(target=history.close)
@@ -292,7 +291,6 @@ def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
 
 def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "sync", None)
-    monkeypatch.setattr(segments, "sync", None)
     history = open_history(tmp_path, fsync="off")
     fill(history, 3)
     history.append("claude", b"1", NOON.replace(day=22))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.store import index, log, segments
+from drawbridge.server.store import index, log
 from drawbridge.server.store.log import History, rebuild
 from tests.server.store.rig import all_seqs, at, files, fill, message, open_history, read_independently, seqs
 
@@ -30,9 +30,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were read from their beginning."""
     names: list[str] = []
-    scan = segments.scan
+    scan = index.scan
 
-    def noted(path: str, segment: segments.Segment, report: segments.Report) -> int:
+    def noted(path: str, segment: index.Segment, report: index.Report) -> int:
         names.append(segment.name)
         return scan(path, segment, report)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from drawbridge.server.store import log as module
+from drawbridge.server.store.index import Report, Segment, read_block
 from drawbridge.server.store.log import History, Record
-from drawbridge.server.store.segments import Report, Segment, read_block
 from tests.server.store.rig import NOON, all_seqs, at, fill, message, open_history, seqs
 
 

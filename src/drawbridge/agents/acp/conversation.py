@@ -34,9 +34,8 @@ from drawbridge.agents.base import (
     Replied,
     SessionIdentified,
     TurnEnded,
-    session_id_of,
 )
-from drawbridge.agents.framing import JUNK_LIMIT, Tail
+from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
 from drawbridge.agents.results import FAILED, Costs, Failure, amount, not_logged_in
 from drawbridge.core.errors import BadArgument

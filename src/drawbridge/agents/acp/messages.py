@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from drawbridge.agents import json_lines
-from drawbridge.agents.framing import readable
+from drawbridge.agents import output
 from drawbridge.protocols import jsonrpc
 
 VERSION: Final = 1
@@ -81,7 +80,7 @@ class Fault(Struct):
         """The error as one or more sentences for people."""
         told = self.data if isinstance(self.data, dict) else {}
         details = next((told[name] for name in ("details", "message") if isinstance(told.get(name), str)), "")
-        words = readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
+        words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
         words = words or "it gave no reason"
         return words if words.endswith((".", "!", "?", "…")) else words + "."
 
@@ -92,8 +91,8 @@ _incoming: Final = msgspec.json.Decoder(Incoming)
 
 
 def parsed(line: bytes) -> tuple[Incoming, bytes] | None:
-    """See ``json_lines.parsed``."""
-    return json_lines.parsed(line, _incoming)
+    """See ``output.parsed``."""
+    return output.parsed(line, _incoming)
 
 
 def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:

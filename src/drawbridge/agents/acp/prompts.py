@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from drawbridge.agents.base import Attachment
-from drawbridge.agents.json_lines import valid
+from drawbridge.agents.output import valid
 from drawbridge.core.errors import BadArgument
 
 

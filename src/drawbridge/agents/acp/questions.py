@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from drawbridge.agents.acp.messages import Params, read_as
 from drawbridge.agents.base import Decision, Proposal, Question
-from drawbridge.agents.framing import readable
+from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import TEXT_LIMIT, Reader
 from drawbridge.core.errors import UnusableFile
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.agents import output
 from drawbridge.agents.base import (
     AgentLine,
     AskedBy,
@@ -28,13 +29,10 @@ from drawbridge.agents.base import (
     SessionIdentified,
     TurnBegun,
     TurnEnded,
-    session_id_of,
 )
-from drawbridge.agents.claude import lines, prompts, results
-from drawbridge.agents.claude.lines import Message
+from drawbridge.agents.claude import prompts, results
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
-from drawbridge.agents.framing import JUNK_LIMIT, Tail
-from drawbridge.agents.json_lines import json_object, valid
+from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader, proposal
 from drawbridge.agents.results import FAILED, Costs, Failure
 from drawbridge.core.errors import BadArgument
@@ -45,6 +43,33 @@ SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
 """Characters of a mode's name; a longer one is ignored."""
+
+
+EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
+EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
+"""Ephemeral lines; anything permanent in them is repeated in a later line."""
+
+
+class Message(Struct):
+    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON."""
+
+    type: Any = None
+    subtype: Any = None
+    session_id: Any = None
+    request_id: Any = None
+    request: Raw = Raw(b"null")
+    response: Raw = Raw(b"null")
+    tasks: Raw = Raw(b"null")
+    error: Any = None
+    state: Any = None
+    task_id: Any = None
+    subagent_type: Any = None
+    command_uuid: Any = None
+    mode: Any = msgspec.field(name="permissionMode", default=None)
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self.type in EPHEMERAL or (self.type == "system" and self.subtype in EPHEMERAL_SYSTEM)
 
 
 class _Request(Struct):
@@ -69,8 +94,14 @@ class _OpenQuestion(Struct, frozen=True):
     suggestions: Raw
 
 
+_message: Final = msgspec.json.Decoder(Message)
 _request: Final = msgspec.json.Decoder(_Request)
 _reply: Final = msgspec.json.Decoder(_Reply)
+
+
+def parsed(line: bytes) -> tuple[Message, bytes] | None:
+    """See ``output.parsed``."""
+    return output.parsed(line, _message)
 
 
 class ClaudeConversation:
@@ -128,7 +159,7 @@ class ClaudeConversation:
         line = line.strip(b" \t\r")
         if not line:
             return []
-        read = lines.parsed(line)
+        read = parsed(line)
         if read is None:
             self.junk_lines += 1
             self.junk.add(line + b"\n")

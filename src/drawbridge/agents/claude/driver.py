@@ -15,7 +15,7 @@ from drawbridge.agents import catalog, process
 from drawbridge.agents.base import AgentUnusable, Event, Launch, Sessions
 from drawbridge.agents.claude import command_line, open_sessions
 from drawbridge.agents.claude.conversation import ClaudeConversation
-from drawbridge.agents.framing import readable
+from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import read_file
 from drawbridge.core import subprocesses
 

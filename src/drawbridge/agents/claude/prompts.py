@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.base import Attachment, Decision
-from drawbridge.agents.json_lines import json_object, valid
+from drawbridge.agents.output import json_object, valid
 from drawbridge.core.errors import BadArgument
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")

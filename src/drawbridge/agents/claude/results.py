@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.framing import readable
+from drawbridge.agents.output import readable
 from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
 
 LONGEST_ERROR: Final = 2_000

@@ -19,10 +19,10 @@ from drawbridge.agents.base import (
     Launch,
     Output,
     check_options,
-    session_id_of,
 )
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
+from drawbridge.agents.output import session_id_of
 from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
 
 ROW: Final = catalog.AGENTS["codex"]

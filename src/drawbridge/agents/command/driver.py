@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents import process
-from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Output, session_id_of
+from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Output
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
+from drawbridge.agents.output import session_id_of
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
 """The environment variable with the conversation to continue: the ``session_id`` of its last JSON line."""

@@ -16,7 +16,6 @@ import msgspec
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.server.app.blobs import Blobs, json_object
-from drawbridge.server.app.feed import Broadcast, Feed
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
@@ -26,7 +25,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.sessions import conversations
-from drawbridge.server.sessions.audience import Audience
+from drawbridge.server.sessions.audience import Audience, Broadcast
 from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes
 from drawbridge.server.sessions.context import Context, Limits
 from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
@@ -63,11 +62,11 @@ class Core:
         audit: Handler,
     ) -> None:
         """``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive their events."""
-        self.audience = Audience()
+        self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors()
         bus = Bus(
-            clients=Feed(self.audience, broadcast).published,
+            clients=self.audience.published,
             editors=editors.published,
             notices=notices,
             metrics=self.metrics.published,

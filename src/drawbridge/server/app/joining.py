@@ -8,12 +8,11 @@ from typing import Final
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.app.feed import frame, replayed
 from drawbridge.server.events import NOT_OURS, Announced, StateChanged
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Subscriber
-from drawbridge.server.sessions.audience import Audience
+from drawbridge.server.sessions.audience import Audience, frame, replayed
 from drawbridge.server.sessions.session import Session
 
 logger = logging.getLogger("drawbridge.server")

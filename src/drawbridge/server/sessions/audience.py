@@ -1,11 +1,32 @@
-"""Which clients have joined which session, and which of them follow a topic. Pure."""
+"""The clients that have joined a session or follow a topic, and what they receive of the events: which of them, and as which
+message. One frame for all of them, with the same bytes live and in a replay of the history. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from drawbridge.server.protocol.messages import Subscriber
+import msgspec
+
+from drawbridge.server import events
+from drawbridge.server.approvals.pending import permission_request
+from drawbridge.server.events import (
+    TOPICS,
+    AgentLine,
+    Announced,
+    ApprovalRequested,
+    ApprovalResolved,
+    ProjectGone,
+    PromptAccepted,
+    Stored,
+)
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
+
+Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
+"""Sends a frame to many clients."""
 
 
 class Audience:
@@ -14,7 +35,9 @@ class Audience:
     A client that has joined and is still sent the records it has missed is *catching up*: new records reach it in their order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, broadcast: Broadcast) -> None:
+        """``broadcast`` sends a frame to many clients."""
+        self._broadcast = broadcast
         self._joined: dict[str, dict[str, Subscriber]] = {}
         self._catching_up: dict[str, dict[str, Subscriber]] = {}
         self._topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
@@ -85,3 +108,97 @@ class Audience:
         """Whether a connected client receives approvals of this session and may decide about them."""
         clients = {**self._topics["approvals"], **self.all_joined(project_id)}.values()
         return any(client.decides and client.sees(path) for client in clients)
+
+    def published(self, announced: Announced) -> None:
+        """The receiver "clients" of the event bus. Clients that have joined receive every event, others those of the topics
+        that they follow."""
+        event, project_id = announced.event, announced.project_id or ""
+        # A client can't catch up with a session that was removed.
+        is_over = isinstance(event, ProjectGone)
+        joined = self.all_joined(project_id) if is_over else self.joined(project_id)
+        first = [client for client in joined.values() if client.id != announced.asker]
+        topic = None if announced.quiet else TOPICS.get(type(event))
+        others: list[Subscriber] = []
+        if topic is not None:
+            known = {*self.all_joined(project_id), announced.asker}
+            followers = self.followers(topic, announced.path)
+            others = [client for id, client in followers.items() if id not in known]
+        if is_over:
+            self.forget(project_id)
+        if not first and not others:
+            return
+        made = frame(announced)
+        for audience in (first, others):
+            if audience:
+                self._broadcast(audience, made)
+
+
+def frame(announced: Announced) -> Frame:
+    """What clients receive when the event happens. An agent's line goes in as it came."""
+    seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
+    project_id, event = announced.project_id, announced.event
+    match event:
+        case AgentLine(raw, session_id):
+            return _line(raw, "claude", project_id, session_id, timestamp, seq)
+        case PromptAccepted():
+            message = announced.message if isinstance(announced, Stored) else events.written(event)[1]
+            return _line(message, "client", project_id, "", timestamp, seq)
+        case ApprovalRequested():
+            return _request(project_id or "", event, timestamp or "", seq)
+        case ApprovalResolved():
+            fields: Any = event.shown
+        case events.StateChanged(state):
+            fields = state
+        case events.ProjectCreated(info):
+            fields = info
+        case _:
+            fields = event
+    return _update(events.KINDS[type(event)], fields, project_id, seq)
+
+
+def replayed(project_id: str, record: bytes) -> Frame:
+    """The frame that a client receives for a record that it has missed. Raises ``events.NOT_OURS``."""
+    found = events.parts(record)
+    if found.direction != "server":
+        named = msgspec.json.decode(found.message, type=events.OfAgent)
+        direction: messages.Direction = "client" if found.direction == "client" else "claude"
+        return _line(bytes(found.message), direction, project_id, named.id, found.timestamp, found.seq)
+    of_server = msgspec.json.decode(found.message, type=events.OfServer)
+    match of_server.subtype:
+        case "permission_request":
+            request = msgspec.json.decode(of_server.message, type=ApprovalRequested)
+            return _request(project_id, request, found.timestamp, found.seq)
+        case "permission_resolved":
+            fields: Any = msgspec.json.decode(of_server.message, type=ApprovalResolved).shown
+        case _:
+            fields = of_server.message
+    return _update(of_server.subtype, fields, project_id, found.seq)
+
+
+def _line(
+    message: bytes,
+    direction: messages.Direction,
+    project_id: str | None,
+    session_id: str,
+    timestamp: str | None,
+    seq: int | None,
+) -> Frame:
+    data = messages.agent_message(
+        message,
+        project_id=project_id or "",
+        session_id=session_id,
+        direction=direction,
+        timestamp=timestamp,
+        seq=seq,
+    )
+    return Frame(data, ephemeral=seq is None, project_id=project_id, seq=seq)
+
+
+def _request(project_id: str, event: ApprovalRequested, timestamp: str, seq: int | None) -> Frame:
+    data = permission_request(project_id, event, timestamp, seq or 0)
+    answer = Answer(type="permission_request", project_id=project_id, seq=seq, data=data)
+    return Frame(messages.encode(answer), project_id=project_id, seq=seq)
+
+
+def _update(kind: str, fields: Any, project_id: str | None, seq: int | None) -> Frame:
+    return Frame(messages.update(kind, fields, project_id, seq), project_id=project_id, seq=seq)

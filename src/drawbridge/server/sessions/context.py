@@ -102,7 +102,7 @@ class Context:
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
-        the run was accepted."""
+        the run was accepted. When the process has exited, the caller has to call ``running.ended``."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")

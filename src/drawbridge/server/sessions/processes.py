@@ -23,7 +23,7 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents import process_tree
-from drawbridge.agents.base import AgentProcess, Event, Exited, Launch
+from drawbridge.agents.base import AgentProcess, Event, Launch
 from drawbridge.agents.environment import MARK
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import write_private
@@ -59,19 +59,14 @@ class Running:
         self._entries: dict[str, Entry] = {}
 
     async def start(self, begin: Start, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """As ``begin``; the process is in the file from before its start until it has exited."""
-
-        def report_event(event: Event) -> None:
-            if isinstance(event, Exited):
-                self._ended(launch.mark)
-            report(event)
-
+        """As ``begin``; the process is in the file from before its start until ``ended``, which the caller has to call when
+        the process has exited. If it can't be started, that is done here."""
         self._entries[launch.mark] = Entry(launch.mark)
         self._save()
         try:
-            process = await begin(launch, report_event)
+            process = await begin(launch, report)
         except BaseException:
-            self._ended(launch.mark)
+            self.ended(launch.mark)
             raise
         if launch.mark in self._entries:
             with contextlib.suppress(psutil.Error):
@@ -80,7 +75,8 @@ class Running:
                 self._save()
         return process
 
-    def _ended(self, mark: str) -> None:
+    def ended(self, mark: str) -> None:
+        """Removes the process that was started with this ``Launch.mark`` from the file."""
         if self._entries.pop(mark, None) is not None:
             self._save()
 

@@ -185,9 +185,13 @@ class SessionStore:
         """Writes the event, without publishing it. Raises ``BadMessage`` or ``HistoryNotWritten``; nothing has changed then."""
         self.check_there()
         direction, message = events.written(event)
-        record = self.history.append(direction, message, is_json=isinstance(event, AgentLine))
+        is_line = isinstance(event, AgentLine)
+        record = self.history.append(direction, message, is_json=is_line)
         self._context.disk.now(self.data.id, self.data.path, self.history.size)
-        self.memory.apply(event, record.time, record.seq)
+        if is_line:  # most records are lines, and nothing but the number follows from them
+            self.memory.seq = record.seq
+        else:
+            self.memory.apply(event, record.time, record.seq)
         return Stored(
             self.data.id,
             self._path,
@@ -196,7 +200,7 @@ class SessionStore:
             quiet,
             seq=record.seq,
             timestamp=timestamp(record),
-            record=record.line,
+            message=message,
         )
 
     def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
@@ -219,7 +223,8 @@ class SessionStore:
 
     def _publish(self, stored: Stored) -> int | None:
         self._context.publish(stored)
-        return None if self._context.audience.is_catching_up(self.data.id, stored.asker) else stored.seq
+        asker = stored.asker
+        return None if asker and self._context.audience.is_catching_up(self.data.id, asker) else stored.seq
 
     def announce(
         self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None

@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -69,15 +70,18 @@ Report: TypeAlias = (
 
 
 class _Listener:
-    """Receives the events of one process. ``worker`` is set to None once they are to be ignored."""
+    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called when the
+    process has exited, also if its events are ignored."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
+        self._forget = forget
         self.exited: base.Exited | None = None
 
     def receive(self, event: base.Event) -> None:
         if isinstance(event, base.Exited):
             self.exited = event
+            self._forget()
         if self.worker is not None:
             self.worker.receive(event)
 
@@ -207,7 +211,7 @@ class Worker:
         )
         if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
-        self._listener = listener = _Listener(self)
+        self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
         self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:
             self._process = self._listener = None

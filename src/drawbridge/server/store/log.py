@@ -1,11 +1,20 @@
 """The history of one session: every message once, numbered, and on disk before it is published; and reading it by pages.
 
-A directory of files (``segments``) of one JSON line a record (``lines``), with an index beside them
-(``index``). A file ends at midnight UTC, at 100 MB or at 10,000 messages; none is made before there is something
-to write. ``latest.jsonl`` is a link to the newest; where links can't be made, ``latest.txt`` contains its name.
+A directory of files of one JSON line a record (``lines``), with an index beside them (``index``). A file ends at midnight UTC,
+at 100 MB or at 10,000 messages; none is made before there is something to write. ``latest.jsonl`` is a link to the newest;
+where links can't be made, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than that of the record before, for as long as the directory exists, and
 never used again. One process at a time writes: the server locks its data directory.
+
+What is with the kernel survives any death of the server, ``kill -9`` included. The policies are about a power cut or a crash of
+the kernel:
+
+- ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
+- ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
+- ``off``: when the kernel writes it, usually within half a minute.
+
+docs/internals/benchmarks.md has the cost of each.
 """
 
 from __future__ import annotations
@@ -21,25 +30,14 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
-from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
-from drawbridge.server.store.index import Catalogue, Damage
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, remove_quietly, write_private
+from drawbridge.server.store.index import APPEND, Catalogue, Damage, Segment, Stale, lock, open_to_read, read_block
 from drawbridge.server.store.lines import Direction, Record, compose, from_microseconds, microseconds
-from drawbridge.server.store.segments import (
-    DEFAULT_FSYNC,
-    FsyncPolicy,
-    Segment,
-    Stale,
-    Tail,
-    open_to_read,
-    read_block,
-    sync,
-    syncer,
-)
 from drawbridge.text.counts import counted
 
 logger = logging.getLogger(__name__)
@@ -55,6 +53,9 @@ CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+"""Returns when what was written to a file descriptor is on the disk itself."""
 
 NEVER: Final = 2**63
 """A number that no record reaches."""
@@ -145,6 +146,124 @@ def _matching(
             os.close(file)
 
 
+class Tail:
+    """The file that records are added to. Its methods raise ``OSError``."""
+
+    def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
+        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` was not written
+        by this process."""
+        self.segment = segment
+        self.file = os.open(path, APPEND | flags, PRIVATE_FILE)
+        try:
+            lock(self.file)
+        except BaseException:
+            os.close(self.file)
+            raise
+
+    @classmethod
+    def create(cls, directory: str, moment: datetime) -> Tail:
+        """A new, empty file with a name of its own. ``moment`` is in UTC."""
+        stem = "messages_" + moment.isoformat()[:19].replace("T", "_").replace(":", "-")
+        number = 1
+        while True:
+            name = f"{stem}.jsonl" if number == 1 else f"{stem}_{number}.jsonl"
+            try:
+                return cls(os.path.join(directory, name), Segment(name), os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                number += 1
+
+    def undisturbed(self) -> bool:
+        """Whether the file is as long as it was left, by others and by a failed write, and has its one name still.
+
+        With two (``cp -l``, a backup made of links) what is added would change the other one's content too.
+        """
+        found = os.fstat(self.file)
+        return found.st_size == self.segment.size and found.st_nlink == 1
+
+    def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
+        """All of it, and ``then`` with the file descriptor, or nothing: what was written of it is cut off again."""
+        try:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self.file, view) :]
+            if then is not None:
+                then(self.file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.file, self.segment.size)
+            raise
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+FsyncPolicy: TypeAlias = Literal["always", "second", "off"]
+DEFAULT_FSYNC: Final[FsyncPolicy] = "second"
+
+
+class Syncer:
+    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
+    needed."""
+
+    def __init__(self, delay: float = 1.0) -> None:
+        """``delay``: seconds."""
+        self._delay = delay
+        self._changing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._waiting: dict[object, int] = {}
+        self._timer: threading.Timer | None = None
+
+    def soon(self, owner: object, file: int) -> None:
+        """``owner`` represents the open file ``file``, which may be closed before it is synced."""
+        if owner in self._waiting:
+            return
+        with self._changing:
+            try:
+                self._waiting[owner] = os.dup(file)
+            except OSError:  # no file descriptor is left
+                _sync(file)
+                return
+            if self._timer is None:
+                self._timer = threading.Timer(self._delay, self._sync_all)
+                self._timer.name = "drawbridge-history-sync"
+                self._timer.start()
+
+    def now(self, owner: object) -> None:
+        """What waits for ``owner`` is on the disk when this returns."""
+        with self._syncing:
+            with self._changing:
+                file = self._waiting.pop(owner, None)
+                if self._timer is not None and not self._waiting:
+                    self._timer.cancel()
+                    self._timer = None
+            if file is not None:
+                _sync(file)
+                os.close(file)
+
+    def _sync_all(self) -> None:
+        with self._syncing:
+            with self._changing:
+                files, self._waiting = self._waiting, {}
+                self._timer = None
+            for file in files.values():
+                _sync(file)
+                os.close(file)
+
+
+def _sync(file: int) -> None:
+    try:
+        sync(file)
+    except OSError as error:
+        logger.error(
+            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
+            error.strerror,
+        )
+
+
+syncer: Final = Syncer()
+"""The only instance of the process."""
+
+
 class History:
     """Open one with ``History.open``. Its methods may be called from any thread: none waits for a page to be read.
 
@@ -174,7 +293,7 @@ class History:
         """The history in ``directory``, which is made where it is missing and kept private.
 
         A torn last line, left by a crash, is cut. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
-        ``segments``. ``symlink`` raises OSError or NotImplementedError where there are no links.
+        the module. ``symlink`` raises OSError or NotImplementedError where there are no links.
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Proposal
-from drawbridge.agents.claude import lines as claude_lines
+from drawbridge.agents.claude import conversation as claude
 from drawbridge.agents.claude import prompts as claude_prompts
-from drawbridge.agents.json_lines import json_object
+from drawbridge.agents.output import json_object
 from drawbridge.agents.proposals import proposal, read_file
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
@@ -162,7 +162,7 @@ def _read(line: bytes) -> wire.FromPeer:
     try:
         return wire.decode_from_peer(line)
     except ValueError:
-        mended = claude_lines.parsed(line.strip())
+        mended = claude.parsed(line.strip())
         if mended is None:
             raise
         return wire.decode_from_peer(mended[1])

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.claude import lines as claude_lines
+from drawbridge.agents.claude import conversation as claude
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
 """How texts begin that the CLI itself writes in place of the person's prompt."""
@@ -121,7 +121,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def entry(line: bytes, session_id: str) -> Entry | None:
     """The event in a line of the file; None if it is not for people."""
-    read = claude_lines.parsed(line.strip())
+    read = claude.parsed(line.strip())
     if read is None:
         return None
     try:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from drawbridge.agents.framing import Lines, Tail, readable
+from drawbridge.agents.output import Lines, Tail, readable
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:

@@ -42,7 +42,7 @@ class Person:
 
     @property
     def history(self) -> str:
-        """All of the conversation that is here, on the screen or not."""
+        """All of the conversation that is loaded, on the screen or not."""
         return self.app.screen.query_one(History).text() if self.in_project else ""
 
     @property
@@ -77,7 +77,7 @@ class Person:
         await self.comes(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
 
     async def hears_times(self, count: int, words: str) -> None:
-        """So often it is in the conversation."""
+        """It is in the conversation this many times."""
         await self.comes(lambda: self.history.count(words) == count, f"{words} {count} times")
 
     async def presses(self, *keys: str) -> None:

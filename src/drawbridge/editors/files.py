@@ -80,7 +80,7 @@ def from_uri(uri_or_path: str) -> str:
         host, slash, rest = rest[2:].partition("/")
         rest = slash + rest
         if host not in ("", "localhost"):
-            raise UnusableFile(f"{_shown(uri_or_path)} names a file of another machine. {_REMEDY} Use file:///path.")
+            raise UnusableFile(f"{_shown(uri_or_path)} names a file on another machine. {_REMEDY} Use file:///path.")
     path = os.fsdecode(unquote_to_bytes(rest))
     if path != rest and "\0" not in path and not os.path.lexists(path) and os.path.lexists(rest):
         return rest

@@ -98,7 +98,7 @@ class ServeSettings(NamedTuple):
     ] = None
     checkpoints: Annotated[bool, Spec("keep no checkpoints of git work trees", flag="--no-checkpoints")] = True
     fsync: Annotated[
-        Fsync, Spec("how often history is synced to the disk: at each message, every second, or never")
+        Fsync, Spec("how often history is synced to the disk: after each message, every second, or never")
     ] = "second"
 
     agent_path: Annotated[
@@ -164,7 +164,7 @@ class ServeSettings(NamedTuple):
     ] = None
     max_budget_day: Annotated[
         float | None,
-        Spec("maximum cost of all runs of a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
+        Spec("maximum cost of all runs in a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
     ] = None
     restricted: Annotated[bool, Spec("run every agent without shell, code tools and the repository's own settings")] = (
         False
@@ -192,7 +192,7 @@ class ServeSettings(NamedTuple):
         int, Spec("maximum number of clients at once from one remote address", metavar="N", range=(1, 10_000))
     ] = 64
     max_prompts: Annotated[
-        int, Spec("maximum number of prompts in a minute from one device", metavar="N", range=(1, 10_000))
+        int, Spec("maximum number of prompts per minute from one device", metavar="N", range=(1, 10_000))
     ] = 120
     idle_timeout: Annotated[
         int,

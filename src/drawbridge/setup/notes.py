@@ -30,7 +30,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
             yield switch.note
     known = version(agent.program) if agent.blocks_since and settings.fail == "closed" else agent.blocks_since
     if known < agent.blocks_since:
-        since, now = _shown(agent.blocks_since), _shown(known) or "of an unknown version"
+        since, now = _shown(agent.blocks_since), _shown(known) or "an unknown version"
         yield (
             f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
             "Update it, then run this again."

@@ -109,7 +109,7 @@ class Disk:
         ):
             if used + more > limit or used >= limit:
                 text = (
-                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB are allowed ({flag}). What is there is kept. "
+                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB are allowed ({flag}). Existing data is kept. "
                     "No run continues until the owner raises the limit, drops old history (--keep-mb), or deletes projects."
                 )
                 return ClientError("DISK_LIMIT", text)
@@ -131,7 +131,7 @@ class Disk:
     def problems(self) -> list[str]:
         """For people, without a path."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no more runs begin." for id in full]
+        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no new runs start." for id in full]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)
@@ -150,7 +150,7 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "no more runs begin." if at == 1 else "at the limit no more runs begin."
+                then = "no new runs start." if at == 1 else "at the limit no new runs start."
                 what = f"The history of {id}" if id else WHOLE
                 text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)

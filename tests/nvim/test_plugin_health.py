@@ -258,7 +258,7 @@ class TestGemini:
 
     def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
-        assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults of this machine" in health(
+        assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults on this machine" in health(
             editor
         )
 

@@ -348,7 +348,7 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """The CLI proposes an Edit with LF and writes what was accepted with the line ends that the file had (2.1.329)."""
+    """The CLI proposes an Edit with LF and writes what was accepted with the line endings that the file had (2.1.329)."""
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
 
 

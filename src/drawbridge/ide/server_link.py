@@ -1,4 +1,4 @@
-"""The bridge's connection to the agent server of this machine, where one runs.
+"""The bridge's connection to the agent server on this machine, where one runs.
 
 The editor shows what other agents propose, and the server's clients can decide what the bridge's own agents propose. Without
 a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone decides.

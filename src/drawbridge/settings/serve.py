@@ -58,7 +58,7 @@ class ServeSettings(NamedTuple):
             bare="CERT_FILE",
         ),
     ] = None
-    key: Annotated[str | None, Spec("the private key of --cert", metavar="FILE", bare="KEY_FILE")] = None
+    key: Annotated[str | None, Spec("the private key for --cert", metavar="FILE", bare="KEY_FILE")] = None
     tls: Annotated[bool, Spec("turn TLS off; on loopback addresses only", flag="--no-tls")] = True
     insecure_no_auth: Annotated[bool, Spec("require no token; on loopback addresses only")] = False
     authorized_keys: Annotated[

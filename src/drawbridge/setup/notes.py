@@ -41,7 +41,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
         elif not any(mode.disabled in (one.get(mode.lasting), one.get(mode.also_lasting)) for one in found.values()):
             yield mode.not_kept
     if project and not agent.shared_file:
-        yield f"{here} names the Python of this machine, so keep it out of version control."
+        yield f"{here} names the Python on this machine, so keep it out of version control."
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:

@@ -1,4 +1,4 @@
-"""Text as in editors (lines) and as in files (line ends, byte-order mark, final newline). Pure.
+"""Text as in editors (lines) and as in files (line endings, byte-order mark, final newline). Pure.
 
 A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
 and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r",

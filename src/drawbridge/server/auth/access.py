@@ -271,7 +271,7 @@ class Access:
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "This is not a signature of this challenge by a key that the owner has authorised."
+            text = "This challenge was not signed with a key that the owner has authorised."
             if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
                 text = (
                     "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "

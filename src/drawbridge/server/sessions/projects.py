@@ -53,7 +53,7 @@ class Projects:
         sessions: Sessions,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
+        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         self.quarantined: list[str] = []
         """Names of what could not be read at the start, for the owner."""
         self._data = data

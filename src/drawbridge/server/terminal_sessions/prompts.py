@@ -63,7 +63,7 @@ JOINERS: Final = "\u200c\u200d"
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
-    "answered, and a fork of the session continues in a project of this server."
+    "answered, and a fork of the session continues in a project on this server."
 )
 
 ABOVE: Final = (

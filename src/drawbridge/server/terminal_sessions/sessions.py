@@ -1,4 +1,4 @@
-"""The terminal sessions of this machine: agents that people have started, as far as their hooks and bridges report them.
+"""The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report them.
 
 Each has its history in ``<data>/desk/<id>``.
 """

@@ -21,7 +21,7 @@ EDIT_DIALOG = r"Apply this change\?"
 """The CLI's own question about a change to a file."""
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
-"""What the CLI's footer says once the editor has reported what is open."""
+"""What the CLI's footer shows once the editor has reported what is open."""
 
 LOST_SECONDS = 4.0
 """Seconds after which an Enter that has had no effect counts as lost."""

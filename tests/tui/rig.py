@@ -93,7 +93,7 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """A question is there, and a key would answer it."""
+        """An approval is shown, and a key would answer it."""
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None

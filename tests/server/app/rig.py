@@ -1,4 +1,4 @@
-"""A server of the test's own process: the real HTTP server, clients and dispatch, with a core that does what the test says."""
+"""A server of the test's own process: the real HTTP server, clients and dispatch, with a core that tests script."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "The signature is not for this challenge, not made with a key that the owner has authorised, or in the form of an earlier "
-        "version."
+        "The signature is not for this challenge, not made with a key that the owner has authorised, or in the form of "
+        "an earlier version."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(

@@ -386,7 +386,7 @@ class Checkpoints:
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
         """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
-        files with a filter have to be read where they were read for that one."""
+        files with a filter have to be read if they were read for that one."""
         try:
             # git does not read unchanged files again. The index's own time is part of how it knows them.
             await asyncio.to_thread(shutil.copy2, git.repository.own / "index", git.index)

@@ -51,7 +51,7 @@ class _About(Struct):
 
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
-    """``waiting``: the approvals that are open by what the history says. Raises ``HistoryUnreadable``."""
+    """``waiting``: the approvals that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
     calls: dict[str, transcript.Call] = {}
     for record in _tail(history, waiting):

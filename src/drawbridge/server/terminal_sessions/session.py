@@ -385,8 +385,8 @@ class TerminalSession(Session):
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Everything is over, except for the approvals of an agent that lives. Where no process is known, whether it lives
-        shows when it reports again.
+        """Everything is over, except for the approvals of an agent that is alive. If no process is known, its next
+        report shows that it is.
         """
         self.store.catch_up()
         open_before = Carried([], [])
@@ -410,7 +410,7 @@ class TerminalSession(Session):
                     self.turn = Turn(approval.request.run_id)
                 if approval.request.agent_id is not None:
                     self.background.subagent(approval.request.agent_id)
-                    self._hand_over_later(approval)  # whether a client comes as well is not known yet
+                    self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
         if self.turn is not None and not main:
             self.turn.resting = time.monotonic()

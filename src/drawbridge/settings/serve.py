@@ -45,7 +45,11 @@ class ServeSettings(NamedTuple):
     ] = ()
     metrics_port: Annotated[
         int | None,
-        Spec("serve Prometheus metrics on this port of 127.0.0.1; 0 for any free port", metavar="N", range=(0, 65_535)),
+        Spec(
+            "serve Prometheus metrics on this port of the loopback interface; 0 for any free port",
+            metavar="N",
+            range=(0, 65_535),
+        ),
     ] = None
     spec_env: Annotated[bool, Spec("also read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR")] = False
 

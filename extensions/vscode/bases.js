@@ -268,7 +268,7 @@ class Bases {
   }
 
   /**
-   * With "\n" as line ends, without a byte-order mark; null where it can't be read or is too large.
+   * With "\n" as line endings, without a byte-order mark; null where it can't be read or is too large.
    *
    * @param {string} path
    * @param {Document | null | undefined} document

@@ -72,7 +72,7 @@ local texts = {
   end,
 }
 local size = {
-  expects = 'a share between 0 and 1, or a number of columns or lines',
+  expects = 'a fraction between 0 and 1, or a number of columns or lines',
   fits = function(value)
     return type(value) == 'number' and value > 0 and (value < 1 or (value % 1 == 0 and value <= 1000))
   end,

@@ -129,7 +129,7 @@ local function check_company(lock_file)
     local other = file ~= lock_file and name:match('^%d+%.lock$') and read_json(file)
     if other and shares_a_folder(own, other) and is_alive(other.pid) then
       info(
-        ('%s (process %d) serves this folder too; in the list of /ide this Neovim is "%s"'):format(
+        ('%s (process %d) serves this folder too; in the /ide list, this Neovim is "%s"'):format(
           tostring(other.ideName),
           other.pid,
           tostring(own.ideName)
@@ -294,7 +294,7 @@ local function check_gemini_setting()
     })
   end
   if not require('drawbridge.cli').gemini_defaults() then
-    return info(('ide.enabled is not set in %s: the Gemini defaults of this machine decide'):format(home(file)))
+    return info(('ide.enabled is not set in %s: the Gemini defaults on this machine apply'):format(home(file)))
   end
   local nudge = ide.hasSeenNudge ~= true
       and ' If it asks whether to connect Neovim, answer No first: Yes looks for an installer that does not exist.'

@@ -23,7 +23,7 @@ local function squeezed(text)
   return (text:gsub('%[⧉[^%]]*%]', ''))
 end
 
---- Nothing in a text ends the paste, or is a key: of the control characters only line ends and tabs are left.
+--- Nothing in a text ends the paste, or is a key: of the control characters only line endings and tabs are left.
 local function harmless(text)
   text = text:gsub('\r\n?', '\n'):gsub('\194[\128-\159]', '')
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
@@ -123,7 +123,7 @@ function M.paste(params)
       'The agent does not accept a prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
     )
   elseif typed then
-    refuse('Someone has begun to type a prompt there. Nothing was typed. Try again later.')
+    refuse('Someone has started typing a prompt there. Nothing was typed. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -1,4 +1,4 @@
-"""Agents under test: started in a directory of their own, listened to, and gone when the test is over."""
+"""Agents under test: started in a directory of their own, observed, and ended with the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from drawbridge.agents.demo.driver import Demo
 from tests.waiting import PATIENCE
 
 LONG_PATIENCE = 4 * PATIENCE
-"""Seconds for what an agent says: the real one needs a quarter of one to start, and many times that where many do."""
+"""Seconds to wait for an agent's event: the real one needs a quarter of a second to start, and many times that if many
+start at once."""
 
 BAD_AGENT = Path(__file__).with_name("bad_agent.py")
 
@@ -28,12 +29,12 @@ Output = TypeVar("Output")
 
 
 def bad_agent(start: str = "as-told") -> Agent:
-    """The misbehaving agent; its commands stand at the top of its program. ``start``: what it is started with."""
+    """The misbehaving agent; its commands are listed at the top of its program. ``start``: what it is started with."""
     return Demo([sys.executable, str(BAD_AGENT), start], name="bad")
 
 
 class Heard:
-    """What an agent has said so far, and what comes."""
+    """The events of an agent so far, and those to come."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -46,7 +47,7 @@ class Heard:
         self._more.set()
 
     async def next(self, kind: type[Output]) -> Output:
-        """The next event of that kind; those before it are passed over."""
+        """The next event of that kind; those before it are skipped."""
         async with asyncio.timeout(LONG_PATIENCE):
             while True:
                 while self._read < len(self.events):
@@ -66,7 +67,7 @@ class Heard:
 
     @property
     def words(self) -> str:
-        """All that was said for people."""
+        """All the text that is meant for people."""
         blocks = [
             block
             for message in self.messages
@@ -106,7 +107,7 @@ async def session(
     times: process.Times | None = None,
     **launch: Any,
 ) -> AsyncIterator[Session]:
-    """The agent from its start to its end, which is waited for."""
+    """The agent, from its start until it has ended."""
     asked = Launch(str(directory), launch.pop("session_id", None) or str(uuid.uuid4()), options=options, **launch)
     heard = Heard()
     started = await agent.start(asked, heard)

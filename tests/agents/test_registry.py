@@ -26,7 +26,7 @@ def test_all_problems_are_found_at_once() -> None:
         "--agent-path: the program of hal can't be set, only those of claude, gemini, codex",
         "--agent-path: /no/gemini is not a program",
         "--acp-agent: an agent named claude already exists",
-        "--acp-agent: 'x has a quotation mark without its other half",
+        "--acp-agent: 'x has an unclosed quotation mark",
         "--command-agent: an agent named goose already exists",
         "--command-agent: the command is empty",
     ]

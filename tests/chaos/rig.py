@@ -1,5 +1,5 @@
-"""What chaos needs: a seed that is told, a server that may die at any moment, somebody who follows it all the same, and
-somebody who reads what is on the disk without asking anybody.
+"""What the chaos tests need: a seed that failures report, a server that may die at any moment, a client that follows it all
+the same, and a reader of what is on the disk that asks no server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NUMBERS = count(1)
 
 @contextlib.contextmanager
 def seeded() -> Iterator[Random]:
-    """A failure names the seed; give it back with ``DRAWBRIDGE_TEST_SEED``."""
+    """A failure names the seed; pass it in as ``DRAWBRIDGE_TEST_SEED``."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
     try:
         yield Random(seed)
@@ -38,7 +38,7 @@ def seeded() -> Iterator[Random]:
 
 
 class Mortal:
-    """A server process; ``ready`` is there once it has said so. Whoever uses it kills it."""
+    """A server process; ``ready`` is set once it has printed its ready line. The test that starts it kills it."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Any) -> None:
         self.process = process
@@ -86,7 +86,7 @@ async def mortal(data: Path, *arguments: str | Path) -> AsyncIterator[Mortal]:
 
 
 class Client:
-    """A plain one: it asks, and it hears. Nothing is looked up in a schema: there is a lot to hear."""
+    """A plain client: it sends requests and receives messages. They are not checked against the schema: there are too many."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -102,15 +102,15 @@ class Client:
         return message
 
     async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
-        """The answer; what comes before it goes to ``others``."""
-        request_id = request_id or f"request-{next(NUMBERS)}"  # one that a project knows runs nothing
+        """The reply; messages that arrive before it are added to ``others``."""
+        request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not run a request twice
         await self.tell(type, project, request_id, **data)
         while (message := await self.next(2 * PATIENCE)).get("request_id") != request_id:
             self.others.append(message)
         return message
 
     async def until(self, kind: str, patience: float = 2 * PATIENCE, **fields: Any) -> Message:
-        """The next message of a type or an update with these in its data, also among those that were passed over."""
+        """The next message of a type or an update with these in its data, also among those that were skipped."""
         while True:
             message = self.others.pop(0) if self.others else await self.next(patience)
             data = message["data"]
@@ -149,7 +149,7 @@ class Follower:
 
 
 def on_disk(data: Path, project: str) -> list[Message]:
-    """The history, read with nothing of ours. Of a server that was killed the last line may be torn."""
+    """The history, read without Drawbridge's code. If the server was killed, the last line may be torn."""
     logs = data / "projects" / project / "logs"
     records: list[Message] = []
     for file in sorted(logs.glob("messages_*.jsonl"), key=first_seq):
@@ -165,7 +165,7 @@ def first_seq(file: Path) -> int:
 
 
 def same(record: Message, message: Message) -> bool:
-    """Whether a client was told what is in the log."""
+    """Whether a client has received what is in the log."""
     data = message["data"]
     if message["type"] == "agent_message":
         return bool(data["messages"][0] == record["message"] or "truncated" in data)

@@ -132,7 +132,7 @@ class TestWhatAPersonReads:
     @pytest.mark.parametrize(
         ("old", "new", "said"),
         [
-            ("a\n", "a\r\n", "Proposed with CRLF line ends."),
+            ("a\n", "a\r\n", "Proposed with CRLF line endings."),
             ("a\n", "\ufeffa\n", "A byte-order mark is added."),
             ("a\n", "a", "The last line loses its newline."),
         ],
@@ -159,8 +159,8 @@ class TestWhatAPersonReads:
             await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
         await rig.accept("0")
         await rig.accept("1")
-        assert "2 more wait after it." in rig.terminal.screen
-        assert "1 more waits after it." in rig.terminal.screen
+        assert "2 more are waiting after it." in rig.terminal.screen
+        assert "1 more is waiting after it." in rig.terminal.screen
 
     async def test_notices_come_above_an_open_question(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))

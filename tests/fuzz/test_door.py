@@ -1,6 +1,6 @@
 """A crowd of bad peers at the door of a real bridge: it lives, it leaks nothing, and a good peer is served throughout.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; give it back with
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
 ``DRAWBRIDGE_TEST_SEED``.
 """
 

@@ -225,7 +225,7 @@ def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unkno
     neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
     said = {"ask": "asks to change", "deny": "can't change"}[unknown]
-    assert neovim.told == [f"Claude Code {said} a.py: another editor does not answer"]
+    assert neovim.told == [f"Claude Code {said} a.py: another editor did not answer"]
     assert without.told == []
 
 

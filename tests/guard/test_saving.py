@@ -35,7 +35,7 @@ def test_a_call_goes_on_as_soon_as_the_person_has_saved(guard: Guard) -> None:
     timer.start()
     assert let_through(guard.say(edit(), answer="wait")) == SAVED
     timer.join()
-    assert neovim.told == ["Claude Code waits 30 s for you to save a.py"]
+    assert neovim.told == ["Claude Code is waiting up to 30 s for you to save a.py"]
     assert guard.log == []
 
 

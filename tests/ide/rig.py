@@ -1,4 +1,4 @@
-"""A bridge's agents' side without sockets: an agent says a message and hears what comes back."""
+"""The agents' side of a bridge, without sockets: an agent sends a message and receives the answer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Answer = dict[str, Any]
 
 
 def head(**headers: str) -> Head:
-    """What a real agent's handshake says, with other or further headers (``_`` for ``-``)."""
+    """The head of a real agent's handshake, with other or further headers (``_`` for ``-``)."""
     given = {"host": "127.0.0.1:12345", TOKEN_HEADER: TOKEN}
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
     return Head("GET", "/", tuple(given.items()))
 
 
 class FakeWebSocket:
-    """What a site sees of an open WebSocket; ``sent`` is what the agent got."""
+    """An open WebSocket as the site sees it; ``sent`` is what the agent has received."""
 
     def __init__(self) -> None:
         self.sent: list[Answer] = []
@@ -71,7 +71,7 @@ class Agent:
         self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
 
     def greet(self, *, hears: bool = True) -> None:
-        """As the real CLI does, up to the point where it is ready, and takes notice of what it is told."""
+        """As the real CLI does, up to the point where it is ready, and handles notifications."""
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):
@@ -158,7 +158,7 @@ class ClaudeRig:
         return agent
 
     async def proposals(self, number: int = 1) -> Sequence[str]:
-        """The ids of this many proposals, once they are there to see."""
+        """The ids of this many proposals, once they are visible."""
         await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
         return list(self.editor.shown)
 

@@ -335,7 +335,7 @@ def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
         port = taken.getsockname()[1]
         monkeypatch.setattr(launched, "PORTS", range(port, port + 1))
         for wanted in (None, port):
-            with pytest.raises(NoPort, match=r"No port of 127\.0\.0\.1"):
+            with pytest.raises(NoPort, match=r"No port on 127\.0\.0\.1"):
                 listen(wanted)
 
 

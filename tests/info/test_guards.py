@@ -197,7 +197,7 @@ async def test_a_guard_of_an_older_version_is_asked_to_be_renewed(folder: Path) 
     change(Path.home() / ".claude/settings.json", lambda settings: settings["hooks"].pop("FileChanged"))
     said = await report(folder, code=3)
     assert said["guard"][0]["problem"] == "it is not called for FileChanged"
-    assert "of another version" in section(await screen(folder, code=3), "Guard")[0]
+    assert "a different version" in section(await screen(folder, code=3), "Guard")[0]
 
 
 async def test_a_projects_own_words_are_never_run(folder: Path) -> None:

@@ -83,7 +83,7 @@ class Neovim:
         return list(self.lua("return require('drawbridge.log').lines()"))
 
     def wait(self, condition: str, *arguments: object, why: str = "") -> Any:
-        """What the Lua chunk ``condition`` returns, as soon as that is something true."""
+        """What the Lua chunk ``condition`` returns, as soon as that is truthy."""
         return wait_until(lambda: self.lua(condition, *arguments), why or condition)
 
     def says(self, text: str) -> str:
@@ -169,7 +169,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(look: Callable[[], Any], what: str) -> Any:
-    """What ``look`` finds, as soon as that is something true."""
+    """What ``look`` finds, as soon as that is truthy."""
     end = time.monotonic() + PATIENCE
     while not (found := look()):
         if time.monotonic() > end:

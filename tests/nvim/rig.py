@@ -46,7 +46,7 @@ class Person:
         return await self._session.call("nvim_exec_lua", code, list(arguments))
 
     async def types(self, keys: str) -> None:
-        """Keys as a person types them; returns when Neovim has worked them off or asks for more."""
+        """Keys as a person types them; returns when Neovim has processed them or waits for more."""
         await self._session.call("nvim_input", keys)
 
     async def edits(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class Person:
         await self.lua("vim.cmd('edit ' .. vim.fn.fnameescape(...))", str(path))
 
     async def until(self, condition: str, *arguments: Any, timeout: float = PATIENCE) -> Any:
-        """What the Lua chunk returns, as soon as that is something true."""
+        """What the Lua chunk returns, as soon as that is truthy."""
         deadline = time.monotonic() + timeout
         while not (found := await self.lua(condition, *arguments)):
             if time.monotonic() > deadline:
@@ -166,7 +166,7 @@ def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: A
 
 
 class Desk:
-    """A Neovim with a bridge at it: the person's side, the port's side, and what the port was told."""
+    """A Neovim with a bridge at it: the person's side, the port's side, and what was reported to the port."""
 
     def __init__(self, person: Person, editor: Neovim, folder: Path) -> None:
         self.person = person
@@ -194,7 +194,7 @@ class Desk:
         )
 
     async def options(self, lua: str) -> None:
-        """Sets options of the plugin; the others are such that nothing is waited for without need."""
+        """Sets options of the plugin; the others avoid unnecessary waits."""
         await self.person.lua(
             "local options = vim.tbl_extend('force', { idle_ms = 0, debounce_ms = 5 }, ...) "
             "local wrong = require('drawbridge.config').apply(options) assert(#wrong == 0, vim.inspect(wrong))",
@@ -206,7 +206,7 @@ class Desk:
         return [(event.proposal_id, event.decision) for event in self.events if isinstance(event, Decided)]
 
     async def decided(self) -> Accepted | Rejected:
-        """The one decision there is, once there is one. It is forgotten then, so that the next can be waited for."""
+        """The only decision, once it has been made. It is then removed, so that a test can wait for the next."""
         await settled(lambda: bool(self.decisions), "a decision")
         await self.quiet()
         assert len(self.decisions) == 1, self.decisions
@@ -215,7 +215,7 @@ class Desk:
         return decision
 
     async def quiet(self) -> None:
-        """Returns when all that Neovim had to do and to tell has arrived, what it does a debounce later too."""
+        """Returns when everything that Neovim had to do and to report has arrived, debounced reports included."""
         await self.person.lua("vim.wait(10)")  # by its own clock: its timers that are due before have run then
         for _ in range(2):
             await self.person.lua("return 1")

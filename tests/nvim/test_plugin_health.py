@@ -134,9 +134,7 @@ def test_another_editor_of_the_folder_is_named(editor: Neovim, tmp_path: Path) -
         own.with_name(f"{port}.lock").write_text(json.dumps(content | other))
     own.with_name("30009.lock").write_text("[")
     report = health(editor)
-    told = (
-        f'VS Code (process {os.getpid()}) serves this folder too; in the list of /ide this Neovim is "Neovim (app.py)"'
-    )
+    told = f'VS Code (process {os.getpid()}) serves this folder too; in the /ide list, this Neovim is "Neovim (app.py)"'
     assert told in report
     assert report.count("serves this folder too") == 1
 
@@ -260,7 +258,7 @@ class TestGemini:
 
     def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
-        assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults of this machine" in health(
+        assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults on this machine" in health(
             editor
         )
 

@@ -65,7 +65,7 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ command = {} }", "command must be a string or a list of strings, not {}"),
         ("{ command = { 'a', 2 } }", "command must be a string or a list of strings"),
         ("{ command = '' }", "command must be a string or a list of strings"),
-        ("{ terminal = { size = 0 } }", "terminal.size must be a share between 0 and 1, or a number of columns"),
+        ("{ terminal = { size = 0 } }", "terminal.size must be a fraction between 0 and 1, or a number of columns"),
         ("{ terminal = { size = 1.5 } }", "terminal.size must be"),
         ("{ terminal = { position = 'up' } }", "terminal.position must be 'right'"),
         ("{ diff = 'inline' }", 'diff must be a table, not "inline"'),

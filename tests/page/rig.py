@@ -51,11 +51,11 @@ class Person:
         self("fill", css=css, text=text)
 
     def sees(self, css: str, text: str | None = None) -> None:
-        """It is there, or comes."""
+        """Waits until it is visible."""
         self("sees", css=css, **({} if text is None else {"text": text}))
 
     def loses(self, css: str, text: str | None = None) -> None:
-        """It is not to be seen, or goes."""
+        """Waits until it is not visible."""
         self("gone", css=css, **({} if text is None else {"text": text}))
 
     def reads(self, css: str) -> list[str]:
@@ -73,11 +73,11 @@ class Person:
         self.presses("Enter")
 
     def readies_keys(self) -> None:
-        """Out of the prompt box; returns once keys are for the current approval."""
+        """Leaves the prompt box; returns once keys are for the current approval."""
         self.presses("Escape")
         self.sees(".approval.keyed")
 
     def complaints(self) -> list[str]:
-        """What the browser had against the page since it was asked last."""
+        """What the browser has complained about since the last call."""
         found: list[str] = self("complaints")
         return found

@@ -45,7 +45,7 @@ def prepare_home(project: Path) -> None:
 
 
 def environment(stub: MessagesStub) -> dict[str, str]:
-    """What a program needs to live in the test's home, and a CLI that it starts to talk to ``stub`` alone."""
+    """What a program needs to live in the test's home, and a CLI that it starts to use ``stub`` alone."""
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 
@@ -95,7 +95,8 @@ class Claude:
         self.pane.press("Enter")
 
     def answer_dialog(self, question: str, key: str) -> None:
-        """Answer a dialog of the CLI. It is deaf for half a second, lest a key meant for something else decides."""
+        """Answer a dialog of the CLI. It ignores keys for half a second, so that a key meant for something else does not
+        decide."""
         self.pane.wait_for(question)
         pressed_at = 0.0
 

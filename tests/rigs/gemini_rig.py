@@ -21,15 +21,15 @@ EDIT_DIALOG = r"Apply this change\?"
 """The CLI's own question about a change to a file."""
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
-"""What the CLI's footer says once the editor has told it what is open."""
+"""What the CLI's footer shows once the editor has reported what is open."""
 
 LOST_SECONDS = 4.0
-"""After which an Enter that has done nothing was not heard."""
+"""Seconds after which an Enter that has had no effect counts as lost."""
 
 PLACES = ("PATH", "HOME", "TMPDIR")
 QUIET = {
-    "GEMINI_CLI_NO_RELAUNCH": "true",  # else it starts itself again with a larger heap: twice the wait
-    "REMOTE_CONTAINERS": "1",  # else, inside a container, it looks for the editor on the container's host
+    "GEMINI_CLI_NO_RELAUNCH": "true",  # otherwise it restarts itself with a larger heap: twice the wait
+    "REMOTE_CONTAINERS": "1",  # otherwise, inside a container, it looks for the editor on the container's host
 }
 
 SETTINGS = {
@@ -50,7 +50,7 @@ def prepare_home() -> None:
 
 
 def environment(stub: GeminiStub) -> dict[str, str]:
-    """What a program needs to live in the test's home, and a CLI that it starts to talk to ``stub`` alone."""
+    """What a program needs to live in the test's home, and a CLI that it starts to use ``stub`` alone."""
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GEMINI_API_KEY": KEY}
 
@@ -74,7 +74,7 @@ def wait_for_discovery(*, timeout: float = 30) -> Path:
 
 
 def discovered() -> dict[str, Any]:
-    """What the discovery file of the one bridge says."""
+    """The contents of the discovery file of the one bridge."""
     content: dict[str, Any] = json.loads(wait_for_discovery().read_text())
     return content
 
@@ -92,7 +92,7 @@ class Gemini:
         return gemini
 
     def wait_for_editor(self) -> None:
-        """The CLI is connected and has been told what is open."""
+        """The CLI is connected and knows what is open."""
         self.pane.wait_for(OPEN_FILES)
 
     def prompt(self, words: str) -> None:
@@ -110,7 +110,7 @@ class Gemini:
             nonlocal pressed
             screen = self.pane.screen
             # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends. While it
-            # starts it may hear none at all. One that comes too early answers the question that comes next.
+            # starts it may ignore all of them. One that comes too early answers the question that comes next.
             lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
             if lost or re.search(broken, screen):
                 self.pane.press("Enter")

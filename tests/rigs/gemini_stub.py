@@ -1,4 +1,4 @@
-"""A stand-in for the Gemini API on 127.0.0.1: it says what a test scripted and remembers what it was told.
+"""A stand-in for the Gemini API on 127.0.0.1: it answers as a test has scripted and records the requests.
 
 Only what Gemini CLI asks for, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of the
 conversation, and plain ones for its housekeeping (which model to take, a title for the last session).
@@ -40,7 +40,7 @@ def write_file(file: Path, content: str) -> Part:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One request to the model. ``news`` are the parts that were said since the model last spoke."""
+    """One request to the model. ``news`` are the parts that were sent since the model's last answer."""
 
     body: dict[str, Any]
 
@@ -52,7 +52,7 @@ class ModelRequest:
 
     @property
     def told(self) -> str:
-        """Everything the model is newly told in words: by the person, by the CLI, about the editor."""
+        """Everything new that the model gets as text: from the person, from the CLI, about the editor."""
         return "\n".join(part["text"] for part in self.news if "text" in part)
 
     @property
@@ -63,7 +63,7 @@ class ModelRequest:
 
     @property
     def editor(self) -> dict[str, Any] | None:
-        """The editor's context as the model is newly told it: all of it, or ``{"changes": ...}`` since the last time."""
+        """The editor's context as the model last received it: all of it, or ``{"changes": ...}`` since the last time."""
         for part in reversed(self.news):
             words = part.get("text", "")
             if "editor context" in words and "```json" in words:
@@ -83,10 +83,10 @@ class GeminiStub(ScriptedModel[ModelRequest]):
         self._said: list[Part] = []
 
     def answer(self, body: dict[str, Any]) -> list[Part]:
-        """What the model says to a request of the conversation: called by the HTTP handler."""
+        """The model's answer to a request of the conversation: called by the HTTP handler."""
         with self._changed:
             if self.requests and self.requests[-1].body["contents"] == body["contents"]:
-                return self._said  # the CLI asks once more, after a connection that failed: not a turn further
+                return self._said  # the CLI retries after a failed connection: the script does not advance
             self.requests.append(ModelRequest(body))
             self._changed.notify_all()
             self._said = self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]

@@ -1,4 +1,4 @@
-"""A stand-in for the Messages API on 127.0.0.1: it says what a test scripted and remembers what it was told.
+"""A stand-in for the Messages API on 127.0.0.1: it answers as a test has scripted and records the requests.
 
 Only what the ``claude`` CLI asks for: ``POST /v1/messages`` (streamed), ``POST /v1/messages/count_tokens`` and ``HEAD /``.
 """
@@ -21,7 +21,7 @@ Block = dict[str, Any]
 """A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, or one of the two below."""
 
 HOLD: Block = {"type": "hold"}
-"""The model is silent in the middle of its answer, until ``MessagesStub.go_on`` or the test's end."""
+"""The model pauses in the middle of its answer, until ``MessagesStub.go_on`` or the test's end."""
 
 _numbers = itertools.count(1)
 
@@ -33,7 +33,7 @@ def text(words: str) -> Block:
 def failure(status: int, kind: str, message: str) -> Block:
     """Every answer is an error from then on: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
 
-    It stays so however often the CLI tries again, until more is scripted.
+    This lasts however often the CLI retries, until more is scripted.
     """
     return {"type": "failure", "status": status, "error": {"type": kind, "message": message}}
 
@@ -58,7 +58,7 @@ def write(file: Path, content: str) -> Block:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One request to the model. ``news`` are the messages since the model last spoke."""
+    """One request to the model. ``news`` are the messages since the model's last answer."""
 
     body: dict[str, Any]
 
@@ -70,7 +70,7 @@ class ModelRequest:
 
     @property
     def told(self) -> str:
-        """Everything the model is newly told: the person's words, tool results, reminders, the editor's context."""
+        """Everything new that the model gets: the person's words, tool results, reminders, the editor's context."""
         return "\n".join(words for message in self.news for words in _words(message["content"]))
 
     @property
@@ -125,15 +125,15 @@ class MessagesStub(ScriptedModel[ModelRequest]):
             self._turns_of.setdefault(words, []).extend(listed(turns))
 
     def go_on(self, times: int = 1) -> None:
-        """Let a model that holds, or is going to, say the rest."""
+        """Let a model that has paused, or is about to, finish its answer."""
         self._held.release(times or 1)
 
     def hold(self) -> None:
-        """Returns when the model may go on: called by the HTTP handler."""
+        """Returns when the model may continue: called by the HTTP handler."""
         self._held.acquire()
 
     def answer(self, body: dict[str, Any]) -> list[Block]:
-        """What the model says to a request: called by the HTTP handler."""
+        """The model's answer to a request: called by the HTTP handler."""
         if not body.get("tools"):
             return [text("A title")]
         with self._changed:
@@ -185,7 +185,7 @@ class _Handler(Handler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        with contextlib.suppress(OSError):  # the CLI may hang up on a model that it was told to interrupt
+        with contextlib.suppress(OSError):  # the CLI may disconnect from a model that it was asked to interrupt
             for event in _events(blocks, model, self.stub.hold):
                 self.wfile.write(event)
                 self.wfile.flush()

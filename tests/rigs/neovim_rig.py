@@ -77,7 +77,7 @@ return true
 
 
 class Neovim:
-    """One running Neovim. Keys go to its terminal; what is asked of it goes over its socket."""
+    """One running Neovim. Keys go to its terminal; queries use its socket."""
 
     _numbers = itertools.count(1)
 
@@ -117,7 +117,7 @@ class Neovim:
         raise ConnectionError("Neovim closed its socket")
 
     def wait_for(self, condition: str, *, what: str, timeout: float = 30) -> None:
-        """Until the Lua chunk ``condition`` returns something true."""
+        """Until the Lua chunk ``condition`` returns a true value."""
 
         def met() -> bool | None:
             try:
@@ -140,12 +140,12 @@ class Neovim:
         self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
 
     def wait_for_agents(self, number: int = 1, *, timeout: float = 30) -> None:
-        """So many agents are connected."""
+        """This many agents are connected."""
         condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)
 
     def command(self, words: str) -> None:
-        """Type an Ex command, as a person does; it has been done when this returns."""
+        """Type an Ex command, as a person does; it has run when this returns."""
         self.wait_for(NOTHING_SETTLES, what="took no keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")

@@ -1,4 +1,4 @@
-"""A stand-in for the Responses API on 127.0.0.1: it says what a test scripted and remembers what it was asked.
+"""A stand-in for the Responses API on 127.0.0.1: it answers as a test has scripted and records the requests.
 
 Only what Codex asks a provider of one's own for: ``POST /v1/responses``, streamed.
 """

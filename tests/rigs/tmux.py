@@ -19,7 +19,7 @@ from tests import programs
 T = TypeVar("T")
 
 TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
-"""What any terminal tells the program that runs on it."""
+"""What any terminal reports to the program that runs on it."""
 
 OPTIONS = """
 set -g default-terminal tmux-256color
@@ -61,7 +61,7 @@ class Pane:
         self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
 
     def press(self, *keys: str) -> None:
-        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each by itself, lest Escape becomes Meta."""
+        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each by itself, or Escape becomes Meta."""
         for key in keys:
             self._tmux.run("send-keys", "-t", self.id, key)
 

@@ -1,4 +1,4 @@
-"""The core with an agent that is no process: it says what the test tells it to, when the test tells it to."""
+"""The core with an agent that is not a process: it reports what a test scripts, when the test wants it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
 
 
 class Process:
-    """An ``AgentProcess``; what it was told is there to look at."""
+    """An ``AgentProcess``; a test can inspect what it was sent."""
 
     _pids = itertools.count(1_000_000)
 
@@ -201,9 +201,9 @@ class Blobs(blobs.Blobs):
 
 
 class Server:
-    """A core over a directory; ``does`` runs a message as the door would and gives the answer as a client reads it.
+    """A core over a directory; ``does`` executes a message as the transport would and returns the reply as a client reads it.
 
-    Its data is in ``folder``; projects may lie in ``root``.
+    Its data is in ``folder``; projects may be in ``root``.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Server:
         answered = row.handler(self.core, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
-        if "seq" in found:  # the answer stands for a record: the one who asked hears of it in this way
+        if "seq" in found:  # the reply replaces the record for the client that asked
             client.heard.append(found)
         if answer.then is not None:
             answer.then()
@@ -271,7 +271,7 @@ async def serving(folder: Path, limits: Limits | None = None, root: Path | None 
 
 
 async def settled(condition: Callable[[], bool] = lambda: False, turns: int = 200) -> None:
-    """Lets the loop work until ``condition``, or a good while without one."""
+    """Lets the event loop run until ``condition``, or for a while without one."""
     for _ in range(turns):
         if condition():
             return

@@ -1,4 +1,4 @@
-"""The real agents without a terminal: one prompt, to its end."""
+"""The real agents without a terminal: one prompt, run to its end."""
 
 from __future__ import annotations
 

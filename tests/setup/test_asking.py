@@ -289,7 +289,7 @@ def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Pa
 @pytest.mark.parametrize("agent", ["gemini", "codex"])
 def test_a_file_that_others_share_is_told_apart(agent: str, setup: Setup) -> None:
     said = setup(agent, "--scope", "project")
-    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python of this machine" in said.errors
+    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python on this machine" in said.errors
     assert "names the Python" not in setup(agent).errors
 
 

@@ -218,7 +218,7 @@ def test_the_fast_form_is_printed_for_a_shell(
     assert main(["hook", "--print-command", *flags, "--policy", "any"]) == 0
     said = capsys.readouterr()
     assert shlex.split(said.out) == installed.fast_command("codex")
-    assert "has other settings, or another version. `drawbridge setup codex` updates it" in said.err
+    assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in said.err
     assert stub("codex").read_text() == text, "to look changes nothing"
 
 

@@ -90,12 +90,12 @@ def test_format_changes_says_what_lines_cannot_show() -> None:
     other = Format("\r\n", bom=True, final_newline=False)
     assert format_changes(plain, plain) == []
     assert format_changes(plain, other) == [
-        "proposed with CRLF line ends",
+        "proposed with CRLF line endings",
         "a byte-order mark is added",
         "the last line loses its newline",
     ]
     assert format_changes(other, plain) == [
-        "proposed with LF line ends",
+        "proposed with LF line endings",
         "the byte-order mark is removed",
         "the last line gets its newline",
     ]

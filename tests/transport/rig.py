@@ -21,7 +21,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 class Echo:
-    """A peer that says back what it hears, and remembers."""
+    """A peer that echoes what it receives, and records it."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self.websocket = websocket
@@ -76,7 +76,7 @@ class Client:
         self.writer.write(data)
 
     async def rest(self) -> bytes:
-        """All that still comes until the server ends the connection, in whatever way."""
+        """All further bytes until the server ends the connection, in whatever way."""
         received = bytearray()
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
@@ -113,7 +113,7 @@ class Client:
         return int.from_bytes(frame.data[:2], "big")
 
     def cut(self) -> None:
-        """End without a word."""
+        """Abort the connection, without a close frame."""
         transport = self.writer.transport
         transport.abort()
 

@@ -42,7 +42,7 @@ class Person:
 
     @property
     def history(self) -> str:
-        """All of the conversation that is here, on the screen or not."""
+        """All of the conversation that is loaded, on the screen or not."""
         return self.app.screen.query_one(History).text() if self.in_project else ""
 
     @property
@@ -77,7 +77,7 @@ class Person:
         await self.comes(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
 
     async def hears_times(self, count: int, words: str) -> None:
-        """So often it is in the conversation."""
+        """It is in the conversation this many times."""
         await self.comes(lambda: self.history.count(words) == count, f"{words} {count} times")
 
     async def presses(self, *keys: str) -> None:
@@ -93,7 +93,7 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """A question is there, and a key would answer it."""
+        """An approval is shown, and a key would answer it."""
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None

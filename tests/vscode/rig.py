@@ -1,7 +1,7 @@
 """A real VS Code (code-server), the extension installed as people install it, and windows of it in a headless browser.
 
 Starting takes seconds, so one serves all tests of a process; each test has files of its own in the folders that its
-windows show. A person's hands are the browser's keyboard; what a window holds is asked through ``probe``, an
+windows show. A person's hands are the browser's keyboard; what a window contains is read through ``probe``, an
 extension that only this rig installs.
 """
 
@@ -53,7 +53,7 @@ SETTINGS = {
 
 
 def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
-    """What ``look`` finds, as soon as that is something true."""
+    """What ``look`` finds, as soon as that is truthy."""
     end = time.monotonic() + timeout
     while not (found := look()):
         assert time.monotonic() < end, f"{what} did not come within {timeout:g} s"
@@ -62,7 +62,7 @@ def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATI
 
 
 class Lines:
-    """JSON objects, one a line, over a Unix socket: what the extension and the probe speak."""
+    """JSON objects, one a line, over a Unix socket: what the extension and the probe use."""
 
     def __init__(self, address: Path, *, timeout: float = START_PATIENCE) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -78,7 +78,7 @@ class Lines:
         self.socket.sendall(data)
 
     def receive(self) -> Any:
-        """The next object; ``EOFError`` where the other side has hung up."""
+        """The next object; ``EOFError`` if the other side has disconnected."""
         line = self._answers.readline()
         if not line:
             raise EOFError

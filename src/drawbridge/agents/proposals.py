@@ -1,7 +1,7 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it before it happens.
 
 Pure, apart from the ``Reader``. The edit tools and their input are those of Claude Code, and the result is what 2.1.329
-writes: with the file's own line ends; a deletion at the end of a line removes the line's end too; a notebook is indented by
+writes: with the file's own line endings; a deletion at the end of a line removes the line's end too; a notebook is indented by
 one. If the result can't be predicted to the byte there is no proposal: the plain call is better than a wrong diff.
 """
 

@@ -76,7 +76,7 @@ def _command_problems(flag: str, command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError:
-        return [f"{flag}: {command} has a quotation mark without its other half"]
+        return [f"{flag}: {command} has an unclosed quotation mark"]
     return [] if words else [f"{flag}: the command is empty"]
 
 

@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, exactly: line ends are not converted, a byte-order mark is U+FEFF. None: the file does not exist.
+    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None: the file does not exist.
 
     Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
     binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
@@ -80,7 +80,7 @@ def from_uri(uri_or_path: str) -> str:
         host, slash, rest = rest[2:].partition("/")
         rest = slash + rest
         if host not in ("", "localhost"):
-            raise UnusableFile(f"{_shown(uri_or_path)} names a file of another machine. {_REMEDY} Use file:///path.")
+            raise UnusableFile(f"{_shown(uri_or_path)} names a file on another machine. {_REMEDY} Use file:///path.")
     path = os.fsdecode(unquote_to_bytes(rest))
     if path != rest and "\0" not in path and not os.path.lexists(path) and os.path.lexists(rest):
         return rest

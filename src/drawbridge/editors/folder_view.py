@@ -32,7 +32,7 @@ class Canvas(Terminal):
         if proposal.old_text and proposal.kind == "change":
             notes += [f"{change[0].upper()}{change[1:]}." for change in format_changes(old_form, new_form)]
         if waiting:
-            notes.append(f"{waiting} more {'waits' if waiting == 1 else 'wait'} after it.")
+            notes.append(f"{waiting} more {'is' if waiting == 1 else 'are'} waiting after it.")
         lines += [self.plain(f"  {note}", "warn") for note in notes]
         lines.append("")
         rows = unified(old_lines, new_lines, proposal.hunks)

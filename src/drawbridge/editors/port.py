@@ -123,7 +123,7 @@ class Proposal(Struct, frozen=True):
     """A change that waits for a person.
 
     ``old_text`` is the person's current text (with unsaved work), ``new_text`` the one that would be written; both are whole
-    texts with their own line ends, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
+    texts with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
     ``title`` is the agent's name for it; ``note`` is something that the person must know about this proposal.
     ``kind`` "code" is not a change of a file but code that would be run; its ``old_text`` is empty.
     ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep
@@ -297,7 +297,7 @@ class Editor(Protocol):
     async def type_prompt(self, terminal: int, text: str) -> None:
         """Send a prompt to the agent in a terminal, named by its process, as if the person had typed it; focus and mode stay.
 
-        Control characters are removed, except line ends and tabs. Raises ``Refused`` if nothing was sent: the terminal no
+        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the terminal no
         longer exists, shows no prompt, or the person has begun to type in it.
         """
         ...

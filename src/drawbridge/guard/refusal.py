@@ -76,8 +76,8 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
     """For the editors that did answer: why the agent waits."""
     what = base_names(call.paths)
     if asked:
-        return f"{title(call.agent)} asks to change {what}: another editor does not answer"
-    return f"{title(call.agent)} can't change {what}: another editor does not answer"
+        return f"{title(call.agent)} asks to change {what}: another editor did not answer"
+    return f"{title(call.agent)} can't change {what}: another editor did not answer"
 
 
 def shown_difference(protected: Sequence[UnsavedFile], settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""Reports the hook events of a terminal session to the agent server of this machine, and waits for decisions on approvals.
+"""Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on approvals.
 
 Nothing happens unless a server listens. Only a permission request waits for an answer. While one of the main agent waits, the
 CLI's own dialog stays usable and the first decision counts; while one of a subagent waits, the terminal shows no dialog, so

@@ -44,7 +44,9 @@ def _save(protected: list[UnsavedFile]) -> tuple[str, str]:
 
 def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple[str, str]:
     seconds = settings["wait"]
-    notice = f"{title(call.agent)} waits {seconds} s for you to save {base_names(one.name for one in protected)}"
+    notice = (
+        f"{title(call.agent)} is waiting up to {seconds} s for you to save {base_names(one.name for one in protected)}"
+    )
     sockets, names = (
         list(dict.fromkeys(one.socket for one in protected)),
         list(dict.fromkeys(one.name for one in protected)),

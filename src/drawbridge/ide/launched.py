@@ -100,7 +100,7 @@ def listen(wanted: int | None) -> socket.socket:
             continue
         listener.setblocking(False)
         return listener
-    raise NoPort("No port of 127.0.0.1 between 10000 and 65535 is free. Stop a program that uses one, then try again.")
+    raise NoPort("No port on 127.0.0.1 between 10000 and 65535 is free. Stop a program that uses one, then try again.")
 
 
 def _token() -> str:

@@ -247,7 +247,7 @@ class Reviews:
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
-                f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.",
+                f"{OPEN_LIMIT} proposals from this agent are already open. Nothing was opened; decide some first.",
                 "{agent} has too many proposals open. Answer this one in its terminal.",
             )
         decision = asyncio.get_running_loop().create_future()
@@ -348,7 +348,7 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """The CLI proposes an Edit with LF and writes what was accepted with the line ends that the file had (2.1.329)."""
+    """The CLI proposes an Edit with LF and writes what was accepted with the line endings that the file had (2.1.329)."""
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
 
 

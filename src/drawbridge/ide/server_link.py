@@ -1,4 +1,4 @@
-"""The bridge's connection to the agent server of this machine, where one runs.
+"""The bridge's connection to the agent server on this machine, where one runs.
 
 The editor shows what other agents propose, and the server's clients can decide what the bridge's own agents propose. Without
 a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone decides.
@@ -133,7 +133,7 @@ class ServerLink:
             while line := await reader.readline():
                 self._received(wire.decode_from_server(line), tasks)
         except ValueError as error:
-            logger.warning("a message of the agent server is not valid: %s. The bridge reconnects.", error)
+            logger.warning("a message from the agent server is not valid: %s. The bridge reconnects.", error)
         finally:
             await self._disconnected(tasks)
 

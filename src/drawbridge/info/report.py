@@ -75,7 +75,7 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
         elif guard.state == "unreadable":
             problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it.")
         elif guard.state == "works" and guard.problem:
-            problems.append(f"The guard for {name} is of another version: {guard.problem}. {reinstall}")
+            problems.append(f"The guard for {name} is a different version: {guard.problem}. {reinstall}")
     return problems
 
 

@@ -152,7 +152,7 @@ def _guards(report: Report) -> Iterator[Line]:
         elif guard.state != "works":
             yield Line("✗", guard.agent, path, guard.state.upper(), "error")
         elif guard.problem:
-            yield Line("●", guard.agent, path, "of another version", "warn")
+            yield Line("●", guard.agent, path, "a different version", "warn")
         else:
             took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tested"
             yield Line("●", guard.agent, path, took)

@@ -240,7 +240,7 @@ class HttpConnection:
         return [self._asked]
 
     def _refuse_length(self) -> None:
-        self.respond(413, f"A request may have {self._message_limit} bytes.")
+        self.respond(413, f"A request may have at most {self._message_limit} bytes.")
 
     def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):

@@ -52,7 +52,7 @@ def handshake(head: Head, subprotocol: str | None) -> Handshake:
     key = head.one("sec-websocket-key") or ""
     if head.one("sec-websocket-version") != "13":
         return Handshake(
-            426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is served."
+            426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is supported."
         )
     if head.method != "GET" or not _is_nonce(key):
         return Handshake(400, (), "This is not a valid WebSocket handshake.")
@@ -103,7 +103,7 @@ class WebSocketConnection:
             if leaving or not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 continue  # after the server's close the peer's messages are dropped
             if frame.opcode is Opcode.BINARY and not self._binary_as_text:
-                self._refuse(1003, "binary messages are not served, text is")
+                self._refuse(1003, "binary messages are not supported; send text")
                 break
             self._parts += frame.data
             if frame.fin and not self._finish_message(events):

@@ -1,4 +1,4 @@
-"""The settings of a server, checked against this machine, as what the server works with."""
+"""The settings of a server, checked against this machine, in the form that the server uses."""
 
 from __future__ import annotations
 

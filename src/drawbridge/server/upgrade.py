@@ -1,7 +1,7 @@
 """The format of a data directory: older ones are opened as they are and brought up to date, newer ones are left alone.
 
-``format.json`` says which it is. Up to format 0, which has no such file, metadata lacked what they have now; what is
-missing is filled in when they are read and stands in them when they are next written. Indexes of histories that are of
+``format.json`` says which it is. Up to format 0, which has no such file, metadata files lacked some of today's fields; missing
+ones are filled in when a file is read, and stored when it is next written. Indexes of histories that are of
 another format are rebuilt from the logs.
 """
 
@@ -38,14 +38,14 @@ def check(data: Path) -> None:
 
 
 def mark(data: Path) -> None:
-    """What is written from now on is of today's format."""
+    """What is written from now on has today's format."""
     found = _read(data)
     if found is None or found.format < FORMAT:
         write_private(str(data / FILE), msgspec.json.encode(_Format(FORMAT, version("drawbridge"))) + b"\n")
 
 
 def _read(data: Path) -> _Format | None:
-    """Raises ``NotPrivate`` where the file can't be read, and so can't be trusted."""
+    """Raises ``NotPrivate`` if the file can't be read, and so can't be trusted."""
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)
     except (FileNotFoundError, NotADirectoryError):

@@ -45,7 +45,11 @@ class ServeSettings(NamedTuple):
     ] = ()
     metrics_port: Annotated[
         int | None,
-        Spec("serve Prometheus metrics on this port of 127.0.0.1; 0 for any free port", metavar="N", range=(0, 65_535)),
+        Spec(
+            "serve Prometheus metrics on this port of the loopback interface; 0 for any free port",
+            metavar="N",
+            range=(0, 65_535),
+        ),
     ] = None
     spec_env: Annotated[bool, Spec("also read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR")] = False
 
@@ -58,7 +62,7 @@ class ServeSettings(NamedTuple):
             bare="CERT_FILE",
         ),
     ] = None
-    key: Annotated[str | None, Spec("the private key of --cert", metavar="FILE", bare="KEY_FILE")] = None
+    key: Annotated[str | None, Spec("the private key for --cert", metavar="FILE", bare="KEY_FILE")] = None
     tls: Annotated[bool, Spec("turn TLS off; on loopback addresses only", flag="--no-tls")] = True
     insecure_no_auth: Annotated[bool, Spec("require no token; on loopback addresses only")] = False
     authorized_keys: Annotated[
@@ -98,7 +102,7 @@ class ServeSettings(NamedTuple):
     ] = None
     checkpoints: Annotated[bool, Spec("keep no checkpoints of git work trees", flag="--no-checkpoints")] = True
     fsync: Annotated[
-        Fsync, Spec("how often history is synced to the disk: at each message, every second, or never")
+        Fsync, Spec("how often history is synced to the disk: after each message, every second, or never")
     ] = "second"
 
     agent_path: Annotated[
@@ -164,7 +168,7 @@ class ServeSettings(NamedTuple):
     ] = None
     max_budget_day: Annotated[
         float | None,
-        Spec("maximum cost of all runs of a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
+        Spec("maximum cost of all runs in a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
     ] = None
     restricted: Annotated[bool, Spec("run every agent without shell, code tools and the repository's own settings")] = (
         False
@@ -192,7 +196,7 @@ class ServeSettings(NamedTuple):
         int, Spec("maximum number of clients at once from one remote address", metavar="N", range=(1, 10_000))
     ] = 64
     max_prompts: Annotated[
-        int, Spec("maximum number of prompts in a minute from one device", metavar="N", range=(1, 10_000))
+        int, Spec("maximum number of prompts per minute from one device", metavar="N", range=(1, 10_000))
     ] = 120
     idle_timeout: Annotated[
         int,

@@ -135,7 +135,8 @@ def print_command(settings: HookSettings) -> int:
         install(agent, settings)
     elif stub.read_bytes() != stub_text(agent, settings, copy_path()):
         note = (
-            f"Note: the installed guard has other settings, or another version. `drawbridge setup {agent}` updates it."
+            "Note: the installed guard has different settings, or is a different version. "
+            f"`drawbridge setup {agent}` updates it."
         )
         sys.stderr.write(note + "\n")
     sys.stdout.write(shlex.join(fast_command(agent)) + "\n")

@@ -1,4 +1,4 @@
-"""Edits a JSON text in place: comments, order, indentation and line ends are preserved. Pure.
+"""Edits a JSON text in place: comments, order, indentation and line endings are preserved. Pure.
 
 An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as before.
 The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.

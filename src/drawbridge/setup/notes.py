@@ -30,7 +30,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
             yield switch.note
     known = version(agent.program) if agent.blocks_since and settings.fail == "closed" else agent.blocks_since
     if known < agent.blocks_since:
-        since, now = _shown(agent.blocks_since), _shown(known) or "of an unknown version"
+        since, now = _shown(agent.blocks_since), _shown(known) or "an unknown version"
         yield (
             f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
             "Update it, then run this again."
@@ -41,7 +41,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
         elif not any(mode.disabled in (one.get(mode.lasting), one.get(mode.also_lasting)) for one in found.values()):
             yield mode.not_kept
     if project and not agent.shared_file:
-        yield f"{here} names the Python of this machine, so keep it out of version control."
+        yield f"{here} names the Python on this machine, so keep it out of version control."
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:

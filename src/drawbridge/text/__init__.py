@@ -1,4 +1,4 @@
-"""Text as in editors (lines) and as in files (line ends, byte-order mark, final newline). Pure.
+"""Text as in editors (lines) and as in files (line endings, byte-order mark, final newline). Pure.
 
 A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
 and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r",
@@ -71,7 +71,7 @@ def format_changes(old: Format, new: Format) -> list[str]:
     changes = []
     if old.eol != new.eol:
         # Not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF all the same (2.1.329).
-        changes.append("proposed with CRLF line ends" if new.eol == "\r\n" else "proposed with LF line ends")
+        changes.append("proposed with CRLF line endings" if new.eol == "\r\n" else "proposed with LF line endings")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")
     if old.final_newline != new.final_newline:

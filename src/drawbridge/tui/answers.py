@@ -32,7 +32,7 @@ def draft(request: Request) -> str:
 
 
 def edited_text(request: Request, text: str) -> str:
-    """The whole file for ``text`` (an edited draft), with the file's line ends and byte-order mark."""
+    """The whole file for ``text`` (an edited draft), with the file's line endings and byte-order mark."""
     form = split(request["proposal"]["new_text"])[1]
     return (BOM if form.bom else "") + text.replace("\n", form.eol)
 
@@ -59,7 +59,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     whole = edited_text(request, text)
     if request["tool_name"] == "Write":
         return {**given, "content": whole}
-    # The strings of an edit use "\n" whatever the line ends of the file, which the agent preserves.
+    # The strings of an edit use "\n" whatever the line endings of the file, which the agent preserves.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),

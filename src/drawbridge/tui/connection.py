@@ -276,7 +276,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
     if isinstance(error, TimeoutError):
-        return "it does not answer in time"
+        return "it did not answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, OSError):

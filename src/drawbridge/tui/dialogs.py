@@ -21,7 +21,7 @@ KEYS: Final = (
     ("r", "reject it with a reason"),
     ("w", "always: the agent's own suggestion, in words"),
     ("Ctrl-S", "accept with your edits; answer"),
-    ("/", "to the prompt box; Enter sends, Ctrl-J begins a new line"),
+    ("/", "to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand it; show all of a shortened text"),

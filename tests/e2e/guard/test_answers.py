@@ -41,7 +41,7 @@ def test_wait_holds_the_edit_until_the_person_saves(desk: GuardedDesk) -> None:
     type_a_line(neovim)
 
     claude = desk.start_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
-    is_told_in_one_line(neovim, r"Claude Code waits 30 s for you to save poem\.txt")
+    is_told_in_one_line(neovim, r"Claude Code is waiting up to 30 s for you to save poem\.txt")
     assert poem.read_text() == POEM
     neovim.command("w")
 

@@ -53,12 +53,12 @@ class Desk:
         return answer.result
 
     async def asks_unsure(self, method: str, *, milliseconds: int = DEADLINE, **params: Any) -> list[ask.Answer]:
-        """The same, where Neovim may not answer at all."""
+        """As ``asks``, but Neovim may not answer at all."""
         given = {name: str(value) if isinstance(value, Path) else value for name, value in params.items()}
         return await asyncio.to_thread(ask.ask, [(self.person.address, find.NEOVIM)], method, given, milliseconds)
 
     async def stands(self, path: Path | str) -> Any:
-        """How one file stands in this Neovim; None where it is not open."""
+        """The state of one file in this Neovim; None if it is not open."""
         return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
 
     async def text(self, name: str | Path = "%") -> list[str]:
@@ -69,11 +69,11 @@ class Desk:
         return bool(await self.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), '&modified') == 1", str(name)))
 
     async def ex(self, command: str) -> None:
-        """A command of the person's."""
+        """Runs an Ex command as the person."""
         await self.person.lua("vim.cmd(...)", command)
 
     async def keys(self, keys: str) -> None:
-        """Keys that leave no command half typed; returns when Neovim has worked them off, in whatever mode it is then."""
+        """Keys that leave no command half typed; returns when Neovim has processed them, in whatever mode it is then."""
         if not self._typed:
             await self.person.lua("vim.cmd(...)", f"noremap {WORKED_OFF}|noremap! {WORKED_OFF}|let g:typed = 0")
         self._typed += 1
@@ -89,14 +89,14 @@ class Desk:
 
 
 def reloaded(answer: Any) -> list[str]:
-    """The files that a `refresh_buffer` showed anew; none was kept."""
+    """The files that a `refresh_buffer` has reloaded; none was kept."""
     assert answer["success"] is True
     assert answer["kept"] == []
     return [file["name"] for file in answer["reloaded"]]
 
 
 def kept(answer: Any) -> list[str]:
-    """The files that a `refresh_buffer` left alone although they changed on disk; none was shown anew."""
+    """The files that a `refresh_buffer` left alone although they changed on disk; none was reloaded."""
     assert answer["success"] is True
     assert answer["reloaded"] == []
     return [file["name"] for file in answer["kept"]]

@@ -1,4 +1,4 @@
-"""A server of the test's own process: the real door, clients and dispatch, with a core that does what the test says."""
+"""A server of the test's own process: the real HTTP server, clients and dispatch, with a core that tests script."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def info(id: str, path: str) -> messages.ProjectInfo:
 
 
 class Twin:
-    """A core in memory: remembers what it was asked, answers as the real one, and can be told to wait or to fail."""
+    """A core in memory: records its calls, answers as the real one does, and can be made to wait or to fail."""
 
     def __init__(self) -> None:
         self.modes: list[str] = ["default"]
@@ -190,7 +190,7 @@ class Server:
 
 
 class Site(ServerSite):
-    """Remembers the connections that were opened."""
+    """Records the connections that were opened."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

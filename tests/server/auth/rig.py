@@ -37,7 +37,7 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 
 
 class Server:
-    """Listens on 127.0.0.1. Projects may lie in ``roots``; ``devices`` is another process's view of the same file."""
+    """Listens on 127.0.0.1. Projects may be in ``roots``; ``devices`` is another process's view of the same file."""
 
     def __init__(
         self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any
@@ -85,7 +85,7 @@ class Server:
         self.door = HttpServer(site, self.listener, terms(64), tls)
 
     def token(self, name: str = "phone", scope: Scope = "approve", **more: Any) -> str:
-        """Of a new device, as the owner makes it beside the server."""
+        """The token of a new device, which the owner adds in another process."""
         return self.devices.add(name, scope, **more)[1]
 
     @contextlib.asynccontextmanager
@@ -94,7 +94,7 @@ class Server:
             yield client
 
     async def project(self, owner: WireClient, name: str = "code") -> str:
-        """A new one of the scripted agent."""
+        """Creates a project of the scripted agent; returns its id."""
         (self.roots / name).mkdir()
         made = await owner.ask("project_create", {"path": str(self.roots / name), "agent": "demo"})
         id: str = made["project_id"]
@@ -120,5 +120,5 @@ async def serving(
 
 
 def code_of(answer: dict[str, Any]) -> str:
-    """Of an error; else the type of the answer."""
+    """The code of an error; otherwise the type of the reply."""
     return str(answer["data"]["code"] if answer["type"] == "error" else answer["type"])

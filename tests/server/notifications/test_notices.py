@@ -196,7 +196,7 @@ async def test_a_service_that_hangs_is_in_nobodys_way(
     for number in range(150):
         sender.do(f"number {number}", lambda: None)
     assert time.monotonic() - began < 1
-    assert "number 149 was not notified: too many notifications wait" in caplog.text
+    assert "number 149 was not notified: too many notifications are waiting" in caplog.text
     going.set()
 
 

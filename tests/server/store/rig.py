@@ -1,4 +1,4 @@
-"""Moments, messages, and a reader of history files that shares nothing with the one under test."""
+"""Timestamps, messages, and a reader of history files that shares nothing with the one under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
-    """So long after noon of the day on which the tests play."""
+    """The time, in seconds after noon of the day on which the tests take place."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -45,7 +45,8 @@ def all_seqs(history: History) -> list[int]:
 
 
 def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
-    """Every line of every file, by number. Fails on a line that is not JSON (``torn_end``: but for a last one without end)."""
+    """Every line of every file, by number. Fails on a line that is not JSON (``torn_end``: except a last one without a
+    line break)."""
     found = []
     for path in directory.glob("messages_*.jsonl"):
         *lines, rest = path.read_bytes().split(b"\n")

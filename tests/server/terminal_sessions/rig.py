@@ -1,4 +1,4 @@
-"""What a person has at the desk, and a client of the server that is somewhere else."""
+"""What a person has at the terminal, and a client of the server elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.wire_client import WireClient
 
 Message = dict[str, Any]
 PATIENCE = 15.0
-"""Seconds for something that the real CLI does first."""
+"""Seconds for something that the real CLI has to do first."""
 
 
 class Models(MessagesStub):
@@ -51,7 +51,7 @@ class ServedDesk(GuardedDesk):
     model: Models
 
     def plain_claude(self, *flags: str) -> Claude:
-        """The CLI in a terminal, as anybody starts it; it asks before it does things."""
+        """The CLI in a terminal, as a person starts it; it asks before it acts."""
         if "claude" not in self.guards:
             self.set_up()
         return self.lonely_claude(*flags)
@@ -68,7 +68,7 @@ class Phone:
         await self.client.ask("subscribe", {"topics": ["projects", "approvals"]})
 
     async def session(self, **fields: Any) -> Message:
-        """The desk session that appears by itself."""
+        """The terminal session that appears by itself."""
         created = await self.client.hear("update", "project_created", patience=PATIENCE)
         info: Message = created["data"]["data"]
         self.project = info["id"]
@@ -87,7 +87,7 @@ class Phone:
         return await self.client.ask("permission_response", given, self.project)
 
     async def withdrawn(self, question: Message) -> str:
-        """Why the question is no more."""
+        """The reason why the question was withdrawn."""
         heard = await self.client.hear(
             "update", "permission_withdrawn", patience=PATIENCE, approval_id=question["approval_id"]
         )

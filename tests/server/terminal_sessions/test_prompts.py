@@ -143,7 +143,7 @@ async def test_what_is_typed_at_the_desk_stays_the_persons(desk: SocketDesk) -> 
         await session.tells("UserPromptSubmit", prompt="Do it well")
         assert prompts(desk, session) == [("Do it well", "desk", session.turn)]
         assert not sending.done()
-        editor.line.say(type="untyped", id=asked["id"], reason="Somebody has begun to type there.")
+        editor.line.say(type="untyped", id=asked["id"], reason="Somebody has started typing there.")
         assert (await refused(sending)).code == "PROCESS_ACTIVE"
 
 
@@ -282,12 +282,12 @@ async def test_the_editor_types_nothing_and_says_why(desk: SocketDesk) -> None:
     async with at_work(desk) as (session, editor):
         sending = sends(desk, session, request_id="r1")
         asked = await editor.asked()
-        editor.line.say(type="untyped", id=asked["id"], reason="Somebody has begun to type there.")
+        editor.line.say(type="untyped", id=asked["id"], reason="Somebody has started typing there.")
         error = await refused(sending)
         assert (error.code, error.retryable, error.text) == (
             "PROCESS_ACTIVE",
             True,
-            "Somebody has begun to type there.",
+            "Somebody has started typing there.",
         )
         sending = sends(desk, session, request_id="r1")  # it may be tried again
         await begins(session, editor)

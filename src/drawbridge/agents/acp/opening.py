@@ -172,7 +172,7 @@ class Opening:
             return None
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
-            text = f"{self._name} begins in mode {current[:100]}, which the owner of this server does not allow."
+            text = f"{self._name} starts in mode {current[:100]}, which the owner of this server does not allow."
             raise AgentUnusable("PERMISSION_DENIED", f"{text} It was not started.")
         return other
 
@@ -207,7 +207,9 @@ class Opening:
         params: dict[str, Any] = {"cwd": launch.directory, "mcpServers": []}
         if launch.options.add_dirs:
             if not abilities.add_dirs:
-                raise AgentUnusable("VALIDATION_FAILED", f"options.add_dirs: {self._name} can't be given more of them.")
+                raise AgentUnusable(
+                    "VALIDATION_FAILED", f"options.add_dirs: {self._name} does not accept additional directories."
+                )
             params["additionalDirectories"] = list(launch.options.add_dirs)
         if launch.fork_from is not None:
             if not abilities.forks:
@@ -228,7 +230,7 @@ class Opening:
         known = self._launch.session_id if self._launch.resume else ""
         self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
         if not self.session_id:
-            raise AgentUnusable(FAILED, f"{self._name} began a conversation without an id.")
+            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an id.")
         self.opened = opened
 
     def _not_opened(self, fault: wire.Fault) -> AgentUnusable:

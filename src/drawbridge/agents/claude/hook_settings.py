@@ -40,7 +40,7 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
         note = f"{path} has disableAllHooks: no hook runs, and nothing is guarded, until you remove that."
         yield Switch(path, "disableAllHooks", note)
     if value_at(content, "allowManagedHooksOnly") is True:
-        note = f"{path} has allowManagedHooksOnly: only hooks of your administrator run, so nothing is guarded."
+        note = f"{path} has allowManagedHooksOnly: only your administrator's hooks run, so nothing is guarded."
         yield Switch(path, "allowManagedHooksOnly", note)
 
 

@@ -10,7 +10,9 @@ from drawbridge.ide.tools.tool import Arguments, Content, Tool, ToolContext
 
 
 class ExecuteCode(Arguments, frozen=True):
-    code: Annotated[str, Meta(description="Python code. Each call is a new interpreter in the first workspace folder.")]
+    code: Annotated[
+        str, Meta(description="Python code. Each call starts a new interpreter in the first workspace folder.")
+    ]
 
 
 async def execute_code(context: ToolContext, arguments: ExecuteCode) -> Content:

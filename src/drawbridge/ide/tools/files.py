@@ -15,13 +15,13 @@ from drawbridge.ide.tools.tool import Arguments, Content, NoArguments, Tool, Too
 
 class OpenFile(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file to open.")]
-    preview: Annotated[bool, Meta(description="Open it as a preview, where the editor has previews.")] = False
+    preview: Annotated[bool, Meta(description="Open it as a preview, if the editor has previews.")] = False
     start_text: Annotated[str, Meta(description="Select from the first occurrence of this text.")] | None = None
     end_text: (
         Annotated[str, Meta(description="Select up to the next occurrence of this text after startText.")] | None
     ) = None
     select_to_end_of_line: Annotated[bool, Meta(description="Extend the selection to the end of its line.")] = False
-    make_frontmost: Annotated[bool, Meta(description="Show it to the person; else only load it.")] = True
+    make_frontmost: Annotated[bool, Meta(description="Show it to the person; otherwise only load it.")] = True
 
 
 class OneFile(Arguments, frozen=True):

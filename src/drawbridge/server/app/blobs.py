@@ -27,7 +27,7 @@ DEVICE_PART: Final = 0.5
 """The share of both limits for one device."""
 
 KEPT_SECONDS: Final = 3_600.0
-"""Seconds that a blob is kept after it was used last."""
+"""Seconds that a blob is kept after its last use."""
 
 DEEPER: Final = 500
 """A client's JSON may be nested by this many levels less than what can be parsed, since it is passed on inside other
@@ -142,7 +142,7 @@ def _is_full(blobs: Sequence[_Blob], size: int, part: float) -> bool:
 def _no_room(what: str) -> ClientError:
     return ClientError(
         "RESOURCE_LIMIT",
-        f"{what} Nothing was added; a blob is removed an hour after it was used last. Try again later.",
+        f"{what} Nothing was added; a blob is removed an hour after its last use. Try again later.",
     )
 
 

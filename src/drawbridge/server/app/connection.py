@@ -144,7 +144,7 @@ class Connection:
 
     def _begin(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         task = self._tasks.start(
-            work, f"{self.client.id}: {what}", failed=lambda _: self.client.close(1011, "a fault of the server's")
+            work, f"{self.client.id}: {what}", failed=lambda _: self.client.close(1011, "an internal server error")
         )
         task.add_done_callback(self._finished)
         return task

@@ -145,7 +145,7 @@ class Core:
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """The open approval. Raises ``ClientError`` where it is not open."""
+        """The open approval. Raises ``ClientError`` if it is not open."""
         approval = self.sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
@@ -340,7 +340,7 @@ class Core:
         return OK
 
     async def _check_unused(self, project: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` where another process has the conversation open: both would write the same record."""
+        """Raises ``ClientError`` if another process has the conversation open: both would write the same record."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, project.pids)
         others = [other for other in self.sessions if other is not project and other.is_using(session_id)]
         if users or others:

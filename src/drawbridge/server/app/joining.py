@@ -18,7 +18,7 @@ from drawbridge.server.sessions.session import Session
 logger = logging.getLogger("drawbridge.server")
 
 PAGE: Final = 200
-"""Records that a client that catches up is sent at a time."""
+"""Records that are sent at a time to a client that is catching up."""
 
 PAGE_BYTES: Final = 512 * 1024
 
@@ -84,7 +84,7 @@ class Joining:
             if not page.records:  # up to ``last_seq`` they are damaged; one may have been written since
                 seq = last_seq
             await client.room()
-            if project.history.closed:  # deleted: the client has been sent that
+            if project.history.closed:  # deleted: the client has been notified
                 return
         self._audience.join(project.id, client)
         state = project.shown()
@@ -92,7 +92,7 @@ class Joining:
             client.send(frame(Announced(project.id, project.path, StateChanged(state))))
 
     def _give_up(self, project: Session, client: Subscriber) -> None:
-        """After a defect of the server, which may have occurred when the client had joined already."""
+        """After an internal error, which may have occurred when the client had already joined."""
         self._audience.leave(project.id, client)
         self._failed(project, client)
 

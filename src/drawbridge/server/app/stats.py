@@ -77,7 +77,7 @@ class Monitor:
 
     def health(self) -> Health:
         free = shutil.disk_usage(self._data).free
-        low = ["The disk is nearly full: less than 500 MB are free."] if free < LOW_DISK else []
+        low = ["The disk is nearly full: less than 500 MB is free."] if free < LOW_DISK else []
         problems = low + self._problems()
         states = self._states()
         return Health(

@@ -1,4 +1,4 @@
-"""The editors of this machine as surfaces: a proposal is shown in each that has its directory open, and a
+"""The editors on this machine as surfaces: a proposal is shown in each that has its directory open, and a
 decision there counts like a client's.
 
 Editors connect to the private socket (``terminal_sessions.socket``), each through its bridge.

@@ -80,7 +80,7 @@ def permission_request(
     seq: int,
     limit: int = messages.FRAME_BYTES - messages.ROOM,
 ) -> Any:
-    """An approval as clients see it: a ``PermissionRequest``, or the JSON of its preview where that has more than
+    """An approval as clients see it: a ``PermissionRequest``, or the JSON of its preview if that has more than
     ``limit`` bytes. ``created_at`` and ``seq`` are those of its record.
     """
     proposal = request.proposal
@@ -134,7 +134,7 @@ class AgentSurface:
         self._answer(approval, decision)
 
     def closed(self) -> None:
-        """The process is stopped or interrupted by other means, or does not wait any more."""
+        """The process is stopped or interrupted by other means, or no longer waits."""
 
 
 class ExpectedSurface:

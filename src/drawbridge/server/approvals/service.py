@@ -62,11 +62,11 @@ class Approvals:
         return len(self._open)
 
     def find(self, approval_id: str) -> PendingApproval | None:
-        """The open approval of that id."""
+        """The open approval with that id."""
         return self._open.get(approval_id)
 
     def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """The surfaces of an open approval; of any other an empty list."""
+        """The surfaces of an open approval; for any other an empty list."""
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
@@ -96,14 +96,14 @@ class Approvals:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """The agent has asked the same again. Returns whether it is still open."""
+        """The agent has asked the same question again. Returns whether it is still open."""
         if approval.id not in self._surfaces:
             return False
         self._surfaces[approval.id][0] = surface
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """The agent can't be reached by this surface any more, but by another."""
+        """The agent can no longer be reached through this surface, only through another."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
@@ -171,7 +171,7 @@ class Approvals:
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
     def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
-        """The open approval. Raises ``ClientError`` where there is none, or the decision does not fit it."""
+        """The open approval. Raises ``ClientError`` if there is none, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."

@@ -79,14 +79,14 @@ def bracketed(host: str) -> str:
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
 
-FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages of other origins are refused.")
+FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages on other origins are refused.")
 FOREIGN_NAME: Final = Refusal(
     403, "The server is not configured for this host name. Its owner can add the name with --public-host."
 )
 
 
 def owner_token(path: Path) -> str:
-    """The token in the file; a new one where there is none yet. The file is the owner's alone (0600)."""
+    """The token in the file; a new one if there is none yet. Only the owner can read the file (0600)."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -271,7 +271,7 @@ class Access:
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "This is not a signature of this challenge by a key that the owner has authorised."
+            text = "This challenge was not signed with a key that the owner has authorised."
             if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
                 text = (
                     "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "

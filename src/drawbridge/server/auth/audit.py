@@ -53,7 +53,7 @@ class Audit:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 found = os.fstat(file)
                 if not self._is_current(found):
-                    continue  # another process has begun a new file meanwhile
+                    continue  # another process has started a new file in the meantime
                 if found.st_size and found.st_size + len(line) > FILE_BYTES:
                     self._rotate()
                     continue

@@ -174,7 +174,9 @@ class Entrance:
             self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
             logger.warning(
-                "%s (%s) keeps sending requests that it may not send: further ones are not logged for now", address, by
+                "%s (%s) keeps sending requests that it is not allowed to send: further ones are not logged for now",
+                address,
+                by,
             )
             self.note("limited", what="denials", device=by, address=address)
 

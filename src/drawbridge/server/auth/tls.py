@@ -162,7 +162,7 @@ def _limits(names: Sequence[str]) -> list[x509.GeneralName]:
 
 
 LIFETIME: Final = timedelta(days=397)
-"""The longest lifetime that browsers accept of a server's certificate."""
+"""The longest lifetime that browsers accept for a server's certificate."""
 
 RENEWAL: Final = timedelta(days=30)
 """A certificate of the server's own is renewed this long before it expires."""

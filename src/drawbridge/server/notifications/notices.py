@@ -64,7 +64,7 @@ def push_payload(notice: Notice) -> bytes:
 
 
 def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
-    """Headers and body in ntfy's format: the title in a header (RFC 2047 where it is not ASCII), the text as the body."""
+    """Headers and body in ntfy's format: the title in a header (RFC 2047 if it is not ASCII), the text as the body."""
     title = notice.title if notice.title.isascii() else Header(notice.title, "utf-8", maxlinelen=10_000).encode()
     headers = {
         "Content-Type": "text/plain; charset=utf-8",

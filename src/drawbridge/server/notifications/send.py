@@ -70,7 +70,8 @@ class Sender:
             self._tasks.put_nowait((what, send))
         except queue.Full:
             logger.error(
-                "%s was not notified: too many notifications wait for a service that is slow or unreachable", what
+                "%s was not notified: too many notifications are waiting for a service that is slow or unreachable",
+                what,
             )
 
     def end(self) -> None:

@@ -141,12 +141,12 @@ class Subscriptions:
         endpoint = self._posted_to(new.endpoint)
         if endpoint is None:
             text = (
-                "data.endpoint: this is not an address of a push service of Chrome, Firefox, Safari or Edge. "
+                "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge. "
                 "Nothing was stored."
             )
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         if not _is_point(unpacked(new.p256dh)):
-            text = "data.p256dh: this is not a point of the curve P-256 in base64url. Nothing was stored."
+            text = "data.p256dh: this is not a point on the curve P-256 in base64url. Nothing was stored."
             raise ClientError("VALIDATION_FAILED", text, "data.p256dh")
         if len(unpacked(new.auth)) != AUTH_BYTES:
             text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url. Nothing was stored."

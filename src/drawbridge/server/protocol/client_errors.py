@@ -28,8 +28,8 @@ CODES: Final[Mapping[str, Kind]] = {
         "A field is missing, has the wrong type, or has a value that is not allowed; `field` names it."
     ),
     "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it. Nothing was started."),
-    "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
-    # who asks
+    "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
+    # identity and rights
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
     "TOKEN_REVOKED": Kind("The device's token was revoked. The connection is closed, with 4403 if it was open."),
     "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),
@@ -37,8 +37,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "The signature is not for this challenge, not by a key that the owner has authorised, or in the form of an earlier "
-        "version."
+        "The signature is not for this challenge, not made with a key that the owner has authorised, or in the form of "
+        "an earlier version."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
@@ -80,8 +80,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "The run has no checkpoint (no git work tree, not ended yet, too long ago), or not of all that it changed; "
-        "the message gives the reason."
+        "The run has no checkpoint (no git work tree, not ended yet, too long ago), or its checkpoint does not contain "
+        "everything that it changed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was reverted."
@@ -97,16 +97,14 @@ CODES: Final[Mapping[str, Kind]] = {
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
     ),
-    # the world
+    # the server and its disk
     "DISK_LIMIT": Kind(
         "The project's history, or all data of the server, is as large as its owner allows.", retryable=True
     ),
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind(
-        "An internal error of the server; its log has the details under `correlation_id`.", retryable=True
-    ),
+    "INTERNAL_ERROR": Kind("An internal server error; its log has the details under `correlation_id`.", retryable=True),
 }
 """All codes. ``retryable`` is the default, which a single error may override."""
 

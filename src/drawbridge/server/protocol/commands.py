@@ -191,7 +191,7 @@ class SessionList(ProjectCommand, kw_only=True):
 
 
 class SessionResume(ProjectCommand, kw_only=True):
-    """The next run continues this conversation, whoever began it."""
+    """The next run continues this conversation, no matter who started it."""
 
     session_id: Identifier
 
@@ -293,7 +293,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
         shown = envelope.type[:LONGEST_NAME]
         raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type. Nothing was done.", "type")
     try:
-        # Clients that follow the specification's own code send "data": null where there are no fields.
+        # Clients that follow the specification's own code send "data": null if there are no fields.
         data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
         command = _decoder(request).decode(data)
     except msgspec.ValidationError as error:

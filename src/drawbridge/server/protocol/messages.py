@@ -260,8 +260,8 @@ class RunReverted(Struct, frozen=True):
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its ``hello``.
 
-    ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, where the approval is
-    about a change to a file, else ``updated_input`` is that input; both are left out where they are too large. A ``message``
+    ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, if the approval is
+    about a change to a file, else ``updated_input`` is that input; both are left out if they are too large. A ``message``
     that is too large for a frame is cut and ends in "…".
     """
 
@@ -364,7 +364,7 @@ _DEPTHS: Final = (20, 8, 4)
 def shortened(data: bytes, limit: int) -> bytes:
     """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
 
-    A text that was cut ends in "…". Where nothing helps, `{"preview": "…"}` with the first bytes.
+    A text that was cut ends in "…". If nothing helps, `{"preview": "…"}` with the first bytes.
     """
     if len(data) <= limit:
         return data
@@ -472,7 +472,7 @@ class Frame(Struct, frozen=True):
     """One message for many clients, as it is sent.
 
     ``ephemeral``: of no use later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``: its
-    number in the history of its project, where it has one.
+    number in the history of its project, if it has one.
     """
 
     data: bytes

@@ -69,7 +69,7 @@ StoredRecord = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/$defs/Record"})
 
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
-    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false. ``first_seq``: the
+    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null if ``has_more`` is false. ``first_seq``: the
     first record that the history still has.
     """
 
@@ -159,7 +159,7 @@ class Runs(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """``status`` "degraded" where ``problems`` (texts for people) is not empty. ``subscriptions``: of projects and topics, over
+    """``status`` "degraded" if ``problems`` (texts for people) is not empty. ``subscriptions``: of projects and topics, over
     all clients.
     """
 

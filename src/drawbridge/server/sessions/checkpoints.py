@@ -65,7 +65,7 @@ INDEX: Final = "checkpoint.index"
 """The file with the index of the last checkpoint."""
 
 KEPT_RUNS: Final = 50
-"""Of a project; the checkpoints of older runs are dropped, and git collects them in its own time."""
+"""Runs of a project whose checkpoints are kept; those of older runs are dropped, and git collects them in its own time."""
 
 AUTHOR: Final = {
     f"GIT_{role}_{what}": value
@@ -129,7 +129,7 @@ class _Left(msgspec.Struct, frozen=True):
 
 class _Before(msgspec.Struct, frozen=True):
     """What was beside the checkpoint before a run. ``outside``: what was not part of it. ``ignoring``: as in ``_Left``, None
-    where it is not known. ``folders``: those with files of the checkpoint, relative to the project."""
+    if it is not known. ``folders``: those with files of the checkpoint, relative to the project."""
 
     run_id: str
     settings: Settings | None
@@ -139,8 +139,8 @@ class _Before(msgspec.Struct, frozen=True):
 
 
 class _Collected(msgspec.Struct, frozen=True):
-    """The files at one moment, in git's index. ``filtered``: None where it began with the index that ``left`` is about, and git
-    is still to be asked. ``theirs`` and ``ignoring``: as in ``_Left``, None where no index can be left for the next
+    """The files at one moment, in git's index. ``filtered``: None if it began with the index that ``left`` is about, and git
+    is still to be asked. ``theirs`` and ``ignoring``: as in ``_Left``, None if no index can be left for the next
     checkpoint."""
 
     filtered: Filtered | None
@@ -276,7 +276,7 @@ class Checkpoints:
         return _Collected(filtered, digest, self._before.ignoring, None)
 
     def _digest(self, git: Git) -> bytes | None:
-        """Of the person's index; None where it can't be read without git. Blocking."""
+        """Of the person's index; None if it can't be read without git. Blocking."""
         file = git.repository.own / "index"
         version = versions([str(file)])
         if self._theirs[0] != version:
@@ -386,7 +386,7 @@ class Checkpoints:
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
         """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
-        files with a filter have to be read where they were read for that one."""
+        files with a filter have to be read if they were read for that one."""
         try:
             # git does not read unchanged files again. The index's own time is part of how it knows them.
             await asyncio.to_thread(shutil.copy2, git.repository.own / "index", git.index)
@@ -561,7 +561,7 @@ class Checkpoints:
 
 
 def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
-    """Raises ``NoCheckpoint`` where the run changed a file whose content before it was not read."""
+    """Raises ``NoCheckpoint`` if the run changed a file whose content before it was not read."""
     lost = sorted(_words(path) for path in unread.intersection(changed))
     if lost:
         names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
@@ -621,7 +621,7 @@ def _marked(listed: str) -> list[tuple[str, str]]:
 
 
 def _entries(listed: str) -> dict[str, tuple[str, str]]:
-    """Of the raw form with ``-z``: path → "mode blob" of both sides; zeros where there is none."""
+    """Of the raw form with ``-z``: path → "mode blob" of both sides; zeros if there is none."""
     words = listed.split("\0")
     sides = [word.removeprefix(":").split(" ") for word in words[::2]]
     return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}

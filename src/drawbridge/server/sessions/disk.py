@@ -34,7 +34,7 @@ LEAST_FREE: Final = 32 * MB
 WHOLE: Final = "The server's data"
 
 DISK: Final = "/"
-"""Stands for the disk; not the id of any project."""
+"""Represents the disk; not the id of any project."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -109,7 +109,7 @@ class Disk:
         ):
             if used + more > limit or used >= limit:
                 text = (
-                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB are allowed ({flag}). What is there is kept. "
+                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB is allowed ({flag}). Existing data is kept. "
                     "No run continues until the owner raises the limit, drops old history (--keep-mb), or deletes projects."
                 )
                 return ClientError("DISK_LIMIT", text)
@@ -123,22 +123,20 @@ class Disk:
         with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = (
-                    f"Only {free // MB} MB of the server's disk are free. Nothing was started; free some space there."
-                )
+                text = f"Only {free // MB} MB of the server's disk is free. Nothing was started; free some space there."
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:
         """For people, without a path."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no more runs begin." for id in full]
+        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no new runs start." for id in full]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)
         free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
         key = (DISK, WARN_AT)
         if free < LOW_FREE and key not in self._crossed:
-            text = f"The server's disk is nearly full: {free // MB:,} MB are free."
+            text = f"The server's disk is nearly full: {free // MB:,} MB is free."
             self._warn(key, DiskWarning("disk", (whole - free) // MB, whole // MB, text), str(self._data))
         elif free > LOW_FREE / AGAIN_BELOW:
             self._crossed.discard(key)
@@ -150,7 +148,7 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "no more runs begin." if at == 1 else "at the limit no more runs begin."
+                then = "no new runs start." if at == 1 else "at the limit no new runs start."
                 what = f"The history of {id}" if id else WHOLE
                 text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)

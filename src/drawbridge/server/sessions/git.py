@@ -102,7 +102,7 @@ class NoCheckpoint(Exception):
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: for its command line; ``id_bytes``: of an object id.
     ``files``: the files that the configuration was read from or would be, and those for ignored files and attributes
-    outside of the work tree, each with a value that changes with it; None where these files are not known.
+    outside of the work tree, each with a value that changes with it; None if these files are not known.
     """
 
     words: tuple[str, ...]
@@ -128,7 +128,7 @@ class Repository(Struct, frozen=True):
 
 
 def find(directory: Path) -> Repository | None:
-    """The repository whose work tree contains ``directory``; None where there is none. Starts no process."""
+    """The repository whose work tree contains ``directory``; None if there is none. Starts no process."""
     try:
         place = directory.resolve()
         device = place.stat().st_dev
@@ -201,7 +201,7 @@ class Git:
         }
 
     async def prepare(self, known: Settings | None) -> None:
-        """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again where it
+        """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
         has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
@@ -329,7 +329,7 @@ async def opened(
     endings: BackgroundTasks,
     known: Settings | None = None,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None where it is not in a work tree or there is no git.
+    """git for one operation in ``directory``; None if it is not in a work tree or there is no git.
     ``endings``: the tasks in which the processes are ended, so that this is completed if the operation is cancelled; they
     must not be cancelled. ``known``: the settings of an earlier operation, which save git from being started for them.
 
@@ -412,7 +412,7 @@ def _setting(item: str) -> tuple[str, str]:
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
     """All files that git reads the configuration from, or would if they existed. ``items``: origin and setting, as ``git
-    config --list --show-origin -z`` prints them. None where not all of them can be known."""
+    config --list --show-origin -z`` prints them. None if not all of them can be known."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
@@ -434,7 +434,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
 
 
 def versions(files: Iterable[str]) -> Versions:
-    """For each file a value that changes with it; None where it does not exist. Blocking."""
+    """For each file a value that changes with it; None if it does not exist. Blocking."""
     found: dict[str, tuple[int, ...] | None] = {}
     for file in files:
         try:

@@ -38,7 +38,7 @@ NO_INDEX: Final = Index({}, b"")
 
 
 def read(file: Path, id_bytes: int) -> Index | None:
-    """The index in ``file``; ``NO_INDEX`` where there is no such file. None for one that is damaged, too large, split or
+    """The index in ``file``; ``NO_INDEX`` if there is no such file. None for one that is damaged, too large, split or
     sparse: only git can say what it contains. ``id_bytes``: of an object id, 20 or 32. Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -131,7 +131,7 @@ class Beside(Struct, frozen=True):
 
 
 def folders(tracked: Iterable[str]) -> set[str]:
-    """The directories that contain these files, at any depth; "" is the first. Raises ``ValueError`` where their paths have
+    """The directories that contain these files, at any depth; "" is the first. Raises ``ValueError`` if their paths have
     more than ``LARGEST_INDEX`` characters: an index can name directories that no file system has."""
     above: set[str] = {""}
     room = LARGEST_INDEX

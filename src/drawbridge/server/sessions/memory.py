@@ -23,7 +23,7 @@ from drawbridge.agents.base import Agent, AgentProcess, Event, Exited, Launch, T
 from drawbridge.core.tasks import BackgroundTasks
 
 EVERY_SECONDS: Final = 1.0
-"""One look takes 4 ms of a thread where 100 processes run on the machine, however many agents there are."""
+"""One look takes 4 ms of a thread if 100 processes run on the machine, however many agents there are."""
 
 MB: Final = 1024 * 1024
 
@@ -113,7 +113,7 @@ class _Watched:
                 f"owner of this server allows {limit // MB:,} MB. What it did before then is kept."
             )
             logger.warning(
-                "agent %d: %d MB of memory in use, %d MB are allowed: ended", self.pid, used // MB, limit // MB
+                "agent %d: %d MB of memory in use, %d MB is allowed: ended", self.pid, used // MB, limit // MB
             )
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)

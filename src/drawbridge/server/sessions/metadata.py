@@ -34,7 +34,7 @@ class Waiting(Struct):
 
 
 class Metadata(Struct):
-    """Times are RFC 3339 in UTC. ``memory`` holds up to ``memory.seq``; what the history has beyond is read at start."""
+    """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start."""
 
     id: str
     path: str
@@ -73,7 +73,7 @@ def save(directory: Path, metadata: Metadata) -> None:
 
 
 def deleted(directory: Path) -> Metadata | None:
-    """Of a project in the trash, whose directory has another name by now; None where it can't be read."""
+    """Of a project in the trash, whose directory has another name by now; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -81,7 +81,7 @@ def deleted(directory: Path) -> Metadata | None:
 
 
 def load(directory: Path) -> Metadata:
-    """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project; ``Unreadable``
+    """The file, else its copy. Raises ``Damaged`` if both are unusable, or are about another project; ``Unreadable``
     if a file can't be read now; ``Newer``.
     """
     problem, denied = "the file does not exist", ""

@@ -40,7 +40,7 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
 
 
 def _is_strange(path: str) -> bool:
-    """Whether it holds control characters, or bytes that are no characters."""
+    """Whether it contains control characters, or bytes that are not valid characters."""
     return any(character < " " or "\ud800" <= character <= "\udfff" for character in path)
 
 
@@ -99,7 +99,7 @@ class Places:
         return self._data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
-        """Why no agent may run in a project's directory now, for people; None where it may."""
+        """Why no agent may run in a project's directory now, for people; None if it may."""
         return problem(path, self.roots, self.is_own)
 
     def usable(self, path: str) -> bool:

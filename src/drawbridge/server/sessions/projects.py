@@ -1,6 +1,6 @@
 """The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and maintained.
 
-``<data>/projects/<id>/`` holds one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
+``<data>/projects/<id>/`` contains one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
 could not be read.
 """
 
@@ -53,7 +53,7 @@ class Projects:
         sessions: Sessions,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
+        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         self.quarantined: list[str] = []
         """Names of what could not be read at the start, for the owner."""
         self._data = data
@@ -79,7 +79,7 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects, idle; those that can't be read are put aside and logged."""
+        """Restores all projects, idle; those that can't be read are moved to quarantine and logged."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         self.empty_trash()
@@ -99,8 +99,8 @@ class Projects:
                 logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
 
     def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
-        """Projects that can't be read now are retried later; damaged ones are put aside, and one with the path of one of the
-        ``others``.
+        """Projects that can't be read now are retried later; damaged ones are moved to quarantine, and one with the path
+        of one of the ``others``.
         """
         try:
             return self._open(directory, others)
@@ -158,7 +158,7 @@ class Projects:
         return project
 
     async def create(self, path: str, agent: str | None) -> ManagedSession:
-        """Creates a project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
+        """Creates a project for an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
@@ -181,7 +181,7 @@ class Projects:
             return History.open(directory / "logs", fsync=self._fsync)
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
-            logger.error("a project could not be made: %s", error)
+            logger.error("a project could not be created: %s", error)
             raise ClientError(
                 "FILE_OPERATION", "The server can't write its data. The project was not created."
             ) from None
@@ -261,7 +261,7 @@ class Maintenance:
     async def round(self) -> None:
         """One round of maintenance, which is due every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Before it is done: a cleaning that fails must not keep the rounds until the next one from looking.
+            # Set before the cleaning: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
         await self.look()
@@ -293,6 +293,9 @@ class Maintenance:
         if dropped:
             first = session.history.first_seq
             logger.info(
-                "%s: dropped %s of old history; it begins with %d now", session.id, counted(dropped, "file"), first
+                "%s: dropped %s of old history; it now begins with record %d",
+                session.id,
+                counted(dropped, "file"),
+                first,
             )
             self._context.disk.now(session.id, str(session.path), session.history.size)

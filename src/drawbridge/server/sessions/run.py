@@ -70,7 +70,7 @@ class Run:
         self.stopped_as: Outcome | None = None
         """The reason for which it is being stopped; None before."""
         self.stopped_for: dict[str, Any] | None = None
-        """The error that it is stopped for, where there is one: ``code`` and ``message``."""
+        """The error that it is stopped for, if there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
         self.started_at = 0.0
         """Seconds on the monotonic clock."""

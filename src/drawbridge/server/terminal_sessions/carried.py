@@ -51,7 +51,7 @@ class _About(Struct):
 
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
-    """``waiting``: the approvals that are open by what the history says. Raises ``HistoryUnreadable``."""
+    """``waiting``: the approvals that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
     calls: dict[str, transcript.Call] = {}
     for record in _tail(history, waiting):
@@ -66,7 +66,7 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The end of the history, and a page more than it takes to have each question that waits or was settled there."""
+    """The end of the history, and a page more than it takes to have each question that waits or was resolved in it."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:
@@ -84,7 +84,7 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
 
 
 def _about(record: Record) -> tuple[str, str]:
-    """What was written of which approval; ("", "") where it is of none."""
+    """What the record reports, and of which approval; ("", "") if it is not about one."""
     if record.direction != "server":
         return "", ""
     try:

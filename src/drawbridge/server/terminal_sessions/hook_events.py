@@ -77,7 +77,7 @@ def read(payload: Raw) -> HookEvent:
 def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
     """Whether a call with the input ``after`` is the one that was asked about.
 
-    ``as_run``: it is what the call ran with. That may have grown (answers), or changed where a person has edited the text;
+    ``as_run``: it is what the call ran with. That may have grown (answers), or changed if a person has edited the text;
     the file is the same then.
     """
     if tool != approval.tool_name:

@@ -2,7 +2,7 @@
 
 Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
 
-A prompt is accepted when the agent itself reports that it has begun with it. Prompts on their way are stored, so that they
+A prompt is accepted when the agent itself reports that it has started on it. Prompts on their way are stored, so that they
 are recognised by their request after a restart too, and are in the history with the name of their sender.
 """
 
@@ -39,10 +39,10 @@ IN_THE_TERMINAL: Final = "desk"
 """The sender of prompts that were typed in the terminal."""
 
 BEGIN_SECONDS: Final = 10.0
-"""Seconds that the agent may take to begin with a typed prompt; its hooks run first."""
+"""Seconds that the agent may take to start on a typed prompt; its hooks run first."""
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
-"""What Claude Code puts round a long paste (2.1.329)."""
+"""What Claude Code puts around a long paste (2.1.329)."""
 
 UNSURE: Final = (
     "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
@@ -63,7 +63,7 @@ JOINERS: Final = "\u200c\u200d"
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
-    "answered, and a fork of the session continues in a project of this server."
+    "answered, and a fork of the session continues in a project on this server."
 )
 
 ABOVE: Final = (
@@ -157,7 +157,7 @@ class Prompted(Protocol):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent's prompt box takes a new prompt, while background tasks of its may still run."""
+        """Whether the agent's prompt box takes a new prompt, while its background tasks may still run."""
         ...
 
 
@@ -185,7 +185,7 @@ class Prompts:
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Accepted when the agent has begun with it. A repeated ``request_id`` gets the same reply; nothing is typed again.
+        """Accepted when the agent has started on it. A repeated ``request_id`` gets the same reply; nothing is typed again.
 
         ``allowed``: whether a client might have started the agent as it is.
         """
@@ -228,9 +228,7 @@ class Prompts:
             field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
             raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.phase == "waiting":
-            text = (
-                "The agent waits for a decision, and Enter would be one. Nothing was typed; answer its approval first."
-            )
+            text = "The agent is waiting for a decision, and Enter would be one. Nothing was typed; answer its approval first."
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
@@ -242,7 +240,7 @@ class Prompts:
             sending.set_exception(error)
 
     async def _type(self, sent: Sent) -> str:
-        """Returns the turn that the agent has begun with it. Raises ``ClientError``."""
+        """Returns the turn that the agent has started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
@@ -261,7 +259,7 @@ class Prompts:
         self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
-        """The agent begins with a prompt; its text as it was sent, else as it is."""
+        """The agent starts on a prompt; its text as it was sent, else as it is."""
         sent = self.sent
         if sent is None or _letters(PASTE_MARK.sub("", prompt)) != _letters(sent.text):
             return prompt

@@ -140,7 +140,7 @@ class TerminalSession(Session):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent waits for the next prompt, while background tasks of its may still run."""
+        """Whether the agent waits for the next prompt, while its background tasks may still run."""
         return self.turn is None or self.turn.resting is not None
 
     def is_using(self, session_id: str) -> bool:
@@ -167,7 +167,7 @@ class TerminalSession(Session):
             return None
         return messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
 
-    # Decisions of clients, and of the person at an editor. The person may decide in the agent's own dialog in the same moment.
+    # Decisions of clients, and of the person at an editor. The person may decide in the agent's own dialog at the same moment.
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         if held := self._held.pop(approval.id, None):
@@ -385,8 +385,8 @@ class TerminalSession(Session):
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Everything is over, except for the approvals of an agent that lives. Where no process is known, whether it lives
-        shows when it reports again.
+        """Everything is over, except for the approvals of an agent that is alive. If no process is known, its next
+        report shows that it is.
         """
         self.store.catch_up()
         open_before = Carried([], [])
@@ -410,7 +410,7 @@ class TerminalSession(Session):
                     self.turn = Turn(approval.request.run_id)
                 if approval.request.agent_id is not None:
                     self.background.subagent(approval.request.agent_id)
-                    self._hand_over_later(approval)  # whether a client comes as well is not known yet
+                    self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
         if self.turn is not None and not main:
             self.turn.resting = time.monotonic()
@@ -437,7 +437,7 @@ class TerminalSession(Session):
         return approval
 
     def stop_waiting(self) -> None:
-        """An agent that has not reported again by now has no question any more; if it reports after all, it asks a new one."""
+        """An agent that has not reported again by now no longer has a question; if it reports after all, it asks a new one."""
         for approval in self._undelivered.values():
             if approval.overrule():
                 self._record_overruled(Overruled(approval, NO_LONGER_WAITED))
@@ -455,7 +455,7 @@ class TerminalSession(Session):
     # How approvals end in the terminal.
 
     def disconnect(self, surface: Surface) -> None:
-        """Nothing reaches the agent by this surface any more: its dialog is closed, or the program is gone."""
+        """Nothing reaches the agent through this surface any more: its dialog is closed, or the program is gone."""
         alive = surface.pid is None or process_alive(surface.pid)
         for approval in self.approvals:
             surfaces = self.approvals.surfaces(approval)
@@ -600,7 +600,9 @@ class Reports:
         try:
             path = checked(self._session.facts.transcript, session_id)
         except NotItsFile:
-            logger.warning("%s: its conversation is not read: the file is not one of Claude Code", self._session.id)
+            logger.warning(
+                "%s: its conversation is not read: the path is not that of a Claude Code transcript", self._session.id
+            )
             return
         after = self._last_entry()
         self._seen = bool(after)

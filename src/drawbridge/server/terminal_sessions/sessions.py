@@ -1,4 +1,4 @@
-"""The terminal sessions of this machine: agents that people have started, as far as their hooks and bridges report them.
+"""The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report them.
 
 Each has its history in ``<data>/desk/<id>``.
 """
@@ -44,7 +44,7 @@ SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
 """What hooks of a background session report before it has anything to do: event and source."""
 
 FORGOTTEN: Final = "gone_"
-"""What a directory's name begins with that is being removed."""
+"""The prefix of the name of a directory that is being removed."""
 
 
 class TerminalSessions:
@@ -78,7 +78,7 @@ class TerminalSessions:
     async def execute(
         self, session: TerminalSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """A prompt for its agent, where the owner of this server allows it. Raises ``ClientError``."""
+        """A prompt for its agent, if the owner of this server allows it. Raises ``ClientError``."""
         await session.reports.processed()
         if self.find(session.id) is not session:
             raise no_project()
@@ -111,7 +111,7 @@ class TerminalSessions:
         return session
 
     def report(self, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> TerminalSession | None:
-        """The session that a hook reports about: a new one, where it was not known. None: it is not shown.
+        """The session that a hook reports about: a new one, if it was not known. None: it is not shown.
 
         The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
         """

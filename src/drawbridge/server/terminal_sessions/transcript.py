@@ -200,7 +200,7 @@ class _Record(Struct):
 
 
 def place(record: bytes) -> str:
-    """Which line of the file a line of the history was made of; "" for none."""
+    """Which line of the file a line of the history was made from; "" for none."""
     try:
         return msgspec.json.decode(record, type=_Record).message.uuid
     except msgspec.MsgspecError:

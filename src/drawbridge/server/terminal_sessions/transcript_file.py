@@ -38,7 +38,7 @@ class NotItsFile(Exception):
 
 
 def checked(path: str, session_id: str) -> str:
-    """``path``, where it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``."""
+    """``path``, if it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``."""
     place = Path(path)
     configs = {str(Path.home() / ".claude"), os.environ.get("CLAUDE_CONFIG_DIR") or ""} - {""}
     if not ID.fullmatch(session_id) or place.name != f"{session_id}.jsonl" or ".." in place.parts:
@@ -52,10 +52,10 @@ def checked(path: str, session_id: str) -> str:
 
 
 class TranscriptFile:
-    """``read`` gives the lines that are new. It may not be there yet."""
+    """``read`` returns the new lines. The file may not exist yet."""
 
     def __init__(self, path: str, after: str = "") -> None:
-        """``after``: a text in the line that was taken last (its uuid), where some was."""
+        """``after``: a text in the line that was read last (its uuid), if any was."""
         self._path = path
         self._after = after.encode()
         self._offset: int | None = None
@@ -71,7 +71,7 @@ class TranscriptFile:
         try:
             found = os.fstat(file)
             if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-                raise PermissionError(f"{self._path} is not a file of this user")
+                raise PermissionError(f"{self._path} does not belong to this user")
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)
             if found.st_size < self._offset:  # another file has the name now
@@ -92,7 +92,7 @@ class TranscriptFile:
         return [line for line in lines if line]
 
     def _start(self, file: int, size: int) -> int:
-        """Behind the line that was taken last; without one, where the last part begins."""
+        """After the line that was read last; without one, where the last part begins."""
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)

@@ -13,15 +13,16 @@ from typing import Final
 SUBAGENT: Final = "subagent"
 
 TASK_SECONDS: Final = 600.0
-"""For which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and builds are done by
-then; a development server never is, and must not keep the session from being finished."""
+"""Seconds for which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and
+builds are done by then; a development server never is, and must not keep the session from being finished."""
 
 LAST_SECONDS: Final = 10.0
-"""For which a run stays open after its last subagent has ended: the agent is notified within a second, and answers."""
+"""Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and answers."""
 
 
 class Turn:
-    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None: it works.
+    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None: it is
+    working.
 
     ``recorded``: its prompt was seen in the record, so that what follows there is not of before it. A copy of a conversation
     is written with its first new prompt, after the hook of that has reported.
@@ -39,7 +40,7 @@ class Turn:
         return id == self.id or id in self._also
 
     def take(self, id: str) -> None:
-        """``id`` belongs to it as well, and the agent works."""
+        """``id`` belongs to it as well, and the agent is working."""
         self._also.add(id)
         self.resting = None
 
@@ -63,7 +64,7 @@ class Background:
         self._changed = time.monotonic()
 
     def subagent(self, agent_id: str) -> None:
-        """One is at work."""
+        """A subagent is running."""
         self._tasks.setdefault(agent_id, SUBAGENT)
 
     def ended(self, id: str) -> None:

@@ -231,7 +231,7 @@ async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: P
         filler = fill(small, LEAST_FREE - 2 * MB)
         refused = await client.ask("execute", {"prompt": "say hello"}, id)
         assert (refused["type"], refused["data"]["code"]) == ("error", "DISK_SPACE_LOW")
-        assert "MB of the server's disk are free" in refused["data"]["message"]
+        assert "MB of the server's disk is free" in refused["data"]["message"]
         assert str(small) not in refused["data"]["message"]
         health = (await client.ask("health_check"))["data"]
         assert health["status"] == "degraded"

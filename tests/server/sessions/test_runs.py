@@ -315,7 +315,7 @@ async def test_what_the_disk_does_not_take_ends_the_run_and_everybody_is_told(
 
 
 def no_room(*_: object, **__: object) -> None:
-    raise HistoryNotWritten("The disk is full. Nothing of it was kept.", disk_full=True)
+    raise HistoryNotWritten("The disk is full. No part of it was stored.", disk_full=True)
 
 
 async def test_an_agent_that_dies_ends_the_run_with_its_last_words(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_what_could_not_be_cut_back_is_cut_before_the_next_record(
         with pytest.raises(HistoryNotWritten) as caught:
             fill(history, 1)
     assert caught.value.disk_full
-    assert "no space left on device. Nothing of it was kept" in str(caught.value)
+    assert "no space left on device. No part of it was stored" in str(caught.value)
     assert len(read_independently(tmp_path, torn_end=True)) == 2
     assert all_seqs(history) == [1, 2]
     fill(history, 1)

@@ -363,8 +363,8 @@ class History:
                 self._write(record)
             except OSError as error:
                 raise HistoryNotWritten(
-                    f"The message could not be written into the project's history: {_why(error)}. Nothing of it was kept, "
-                    "and what was there before is untouched. Fix the cause; the next message is written again.",
+                    f"The message could not be written into the project's history: {_why(error)}. No part of it was "
+                    "stored; the history is unchanged. Fix the cause; the next message is written again.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record

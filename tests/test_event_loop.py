@@ -39,6 +39,7 @@ SERVER_MAY = {
     "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
     "server.sessions.metadata": "a small file, before clients see the state: a crash does not restore a cancelled plan",
     "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",
+    "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
 }

@@ -84,6 +84,7 @@ end
 --- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed.
 ---@param buffer integer
 ---@return 'empty'|'typed'|'unclear'|nil state nil: there is no box on the screen.
+---@return string? text The text in the box, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)
   local shown, typed = claude_box(lines)
@@ -94,7 +95,7 @@ function M.state(buffer)
   if not shown then
     return nil
   end
-  return not typed and 'empty' or (unclear and 'unclear' or 'typed')
+  return not typed and 'empty' or (unclear and 'unclear' or 'typed'), shown
 end
 
 local function session_of(pid)

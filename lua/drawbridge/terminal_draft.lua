@@ -6,10 +6,21 @@ local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}
 
-local LOOK_AFTER = 100 -- ms from a key until the program has certainly drawn it
+local LOOK_AFTER = 100 -- ms from a key until the program has drawn it, as a rule
+local DRAWN_AFTER = 2000 -- ms from Enter until it has drawn that on a busy one
 
-local drafts = {} ---@type table<integer, {open: boolean, has_box: boolean}> By the terminal's buffer.
+--- `sent`: what the box showed when Enter was pressed, and when that was; nil once the box has shown something else.
+---@class drawbridge.Draft
+---@field open boolean
+---@field has_box boolean
+---@field sent {text: string, at: number}?
+
+local drafts = {} ---@type table<integer, drawbridge.Draft> By the terminal's buffer.
 local timer
+
+local function now()
+  return (vim.uv or vim.loop).hrtime() / 1e6
+end
 
 local function draft_of(buffer)
   drafts[buffer] = drafts[buffer] or { open = false, has_box = false }
@@ -22,8 +33,13 @@ local function look(buffer)
     drafts[buffer] = nil
     return
   end
-  local draft, state = draft_of(buffer), prompt_box.state(buffer)
+  local draft, state, text = draft_of(buffer), prompt_box.state(buffer)
   draft.has_box = draft.has_box or state ~= nil
+  local sent = draft.sent
+  if state == 'typed' and sent and vim.startswith(text, sent.text) and now() - sent.at < DRAWN_AFTER then
+    return -- the program has not drawn Enter yet, nor perhaps the last letters before it
+  end
+  draft.sent = nil
   if state == 'empty' or state == 'typed' then
     draft.open = state == 'typed'
   end
@@ -33,14 +49,15 @@ end
 ---@param buffer integer
 ---@param pressed string
 function M.key(buffer, pressed)
-  local draft, state = draft_of(buffer), prompt_box.state(buffer)
+  local draft, state, text = draft_of(buffer), prompt_box.state(buffer)
   draft.has_box = draft.has_box or state ~= nil
   if state == nil and draft.has_box then
     return -- it answers a dialog
   end
   local code = pressed:byte()
+  draft.sent = nil
   if pressed == '\r' then
-    draft.open = false
+    draft.open, draft.sent = false, state and { text = text, at = now() } or nil
   elseif code and code >= 32 and code ~= 127 and code ~= 128 then
     draft.open = true
   end
@@ -48,9 +65,12 @@ function M.key(buffer, pressed)
   timer = timer or (vim.uv or vim.loop).new_timer()
   timer:start(
     LOOK_AFTER,
-    0,
+    LOOK_AFTER,
     vim.schedule_wrap(function()
       look(buffer)
+      if not (drafts[buffer] and drafts[buffer].sent) then
+        timer:stop()
+      end
     end)
   )
 end

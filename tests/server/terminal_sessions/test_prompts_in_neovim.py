@@ -119,6 +119,11 @@ def wait_for_box(neovim: Neovim, words: str) -> None:
     neovim.wait_for(f"return ({function(SCREEN)}):find('❯[^\\n]*{words}') ~= nil", what=f"did not show {words!r}")
 
 
+def at_rest(neovim: Neovim) -> None:
+    """The CLI takes no prompt while its Stop hook is running, which has reported the end."""
+    neovim.wait_for(f"return ({function(SCREEN)}):find('esc to interrupt', 1, true) == nil", what="is still at work")
+
+
 async def test_a_bridge_that_is_started_again_takes_prompts_again(desk: ServedDesk, server: Server) -> None:
     async with claude_in_neovim(desk, server) as (neovim, phone, _):
         neovim.command("DrawbridgeRestart")
@@ -152,6 +157,7 @@ async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: 
         await phone.state("finished")
         many = "\n".join(f"line {number}" for number in range(500))
         desk.model.will_say(text("Many."))
+        at_rest(neovim)
         assert (await execute(phone, many))["type"] == "accepted"
         await phone.client.hear("update", "run_finished", patience=PATIENCE)
         assert many in desk.model.requests[-1].told

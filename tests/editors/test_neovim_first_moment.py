@@ -19,7 +19,7 @@ IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"
 RULE = "─" * 30
 
 BOX = f"""
-import sys, termios, tty
+import sys, termios, time, tty
 fd = sys.stdin.fileno()
 tty.setraw(fd)
 text, dialog, pressed = "", False, ""
@@ -32,6 +32,9 @@ while True:
     if key == "\\x04":
         dialog = not dialog
     elif key == "\\r":
+        if text == "slowly":
+            time.sleep(0.5)
+            dialog = True
         text = ""
     elif key == "\\x7f":
         text = text[:-1]
@@ -40,7 +43,8 @@ while True:
     else:
         text += key
 """
-"""A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again."""
+"""A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again. So does the prompt "slowly", after
+half a second with its text still there, as on a busy machine."""
 
 
 async def in_terminal(desk: Desk, *command: str) -> None:
@@ -94,6 +98,19 @@ async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: P
         await sees(pane, "Do you want")
         await types(pane, "1")
         await sees(pane, "pressed: 1")  # a key that Neovim has not read yet would be one for the view
+        await proposes(desk)
+        await desk.person.until(SHOWN)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_prompt_that_was_sent_is_not_half_a_prompt(program: Path, tmp_path: Path) -> None:
+    async with screen_desk(program, tmp_path) as (desk, pane):
+        await in_terminal(desk, sys.executable, "-c", BOX)
+        await sees(pane, "for help")
+        await types(pane, "slowly")
+        await sees(pane, "❯ slowly")
+        await presses(pane, "Enter")
+        await sees(pane, "Do you want")
         await proposes(desk)
         await desk.person.until(SHOWN)
 

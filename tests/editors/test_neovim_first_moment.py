@@ -43,8 +43,8 @@ while True:
     else:
         text += key
 """
-"""A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again. So does the prompt "slowly", after
-half a second with its text still there, as on a busy machine."""
+"""A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again. So does the prompt "slowly",
+after half a second with its text still there, as on a busy machine."""
 
 
 async def in_terminal(desk: Desk, *command: str) -> None:

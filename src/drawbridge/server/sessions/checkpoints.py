@@ -340,10 +340,8 @@ class Checkpoints:
         filtered = collected.filtered
         if filtered is None:
             assert collected.left is not None
-            tree, listed = await git.read_both(("write-tree",), FILTERED)
-            filtered = await self._filters(git, collected.left, _staged(listed))
-        else:
-            tree = await git.read("write-tree")
+            filtered = await self._filters(git, collected.left, _staged(await git.read(*FILTERED)))
+        tree = await git.read("write-tree")
         message = _message(f"{run_id} {when}", filtered)
         commit = (await git.read("commit-tree", tree.strip(), "-F", "-", stdin=message, environment=AUTHOR)).strip()
         await git.read("update-ref", f"{self._refs}/{run_id}/{when}", commit)

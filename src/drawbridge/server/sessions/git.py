@@ -248,7 +248,8 @@ class Git:
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Its output. Raises ``GitFailed``."""
         code, said, complaint = await self.run(*words, stdin=stdin, environment=environment)
-        _check(words, code, complaint)
+        if code:
+            raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
         return said
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
@@ -257,68 +258,40 @@ class Git:
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
 
-    async def read_both(self, one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
-        """The output of two commands that run at the same time. Raises ``GitFailed``."""
-        lines = [
-            self._line([*self.settings.words, *words], self._private, name)
-            for words, name in ((one, "1"), (other, "2"))
-        ]
-        codes = await self._execute(f"{lines[0]} & {lines[1]}; echo $?; wait $!; echo $?", 2, one)
-        outputs = []
-        for words, name, code in ((one, "1", codes[1]), (other, "2", codes[0])):
-            output, complaint = await asyncio.to_thread(self._finished, words, name)
-            _check(words, code, complaint)
-            outputs.append(output)
-        return outputs[0], outputs[1]
-
     async def _command(
         self, words: Sequence[str], environment: Mapping[str, str], stdin: str = ""
     ) -> tuple[int, str, str]:
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
-        line = self._line(words, environment, "", given=bool(stdin))
-        [code] = await self._execute(f"{line}; echo $?", 1, words)
-        return code, *(await asyncio.to_thread(self._finished, words, ""))
-
-    def _line(self, words: Sequence[str], environment: Mapping[str, str], name: str, given: bool = False) -> str:
-        """A command for the shell. ``name`` distinguishes the files for the output of commands that run at the same time."""
-        variables = (f"{variable}={shlex.quote(value)}" for variable, value in environment.items())
-        files = f"<{self._quoted('in') if given else '/dev/null'} >{self._quoted('out' + name)} 2>{self._quoted('err' + name)}"
-        return f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}"
-
-    def _quoted(self, name: str) -> str:
-        return shlex.quote(str(self.folder / name))
-
-    async def _execute(self, line: str, codes: int, words: Sequence[str]) -> list[int]:
-        """The exit codes that the line prints. ``words`` name the command in an error."""
+        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
+        line = f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}; echo $?\n"
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         try:
             async with asyncio.timeout(SECONDS):
-                self._shell.stdin.write(os.fsencode(line + "\n"))
+                self._shell.stdin.write(os.fsencode(line))
                 await self._shell.stdin.drain()
-                printed = [await self._shell.stdout.readline() for _ in range(codes)]
+                code = await self._shell.stdout.readline()
         except TimeoutError:
             raise GitFailed(f"git took more than {SECONDS:g} s for: {' '.join(words)[:200]}") from None
         except OSError:
-            printed = [b""]
-        if not all(code.strip().isdigit() for code in printed):
+            code = b""
+        if not code.strip().isdigit():
             raise GitFailed(f"git was ended by a signal during: {' '.join(words)[:200]}")
-        return [int(code) for code in printed]
+        return int(code), *(await asyncio.to_thread(self._finished, words))
 
-    def _finished(self, words: Sequence[str], name: str) -> tuple[str, str]:
+    def _quoted(self, name: str) -> str:
+        return shlex.quote(str(self.folder / name))
+
+    def _finished(self, words: Sequence[str]) -> tuple[str, str]:
         """Output and complaint of a command that has ended. Blocking."""
-        said = self.folder / f"out{name}"
+        said = self.folder / "out"
         if said.stat().st_size > LARGEST_OUTPUT:
             raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
-        with (self.folder / f"err{name}").open("rb") as file:
+        with (self.folder / "err").open("rb") as file:
             complained = file.read(LONGEST_COMPLAINT).decode(errors="replace")
         return said.read_bytes().decode(errors="surrogateescape"), complained
-
-
-def _check(words: Sequence[str], code: int, complaint: str) -> None:
-    if code:
-        raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
 
 
 @contextlib.asynccontextmanager
@@ -369,7 +342,9 @@ async def opened(
 
 @contextlib.asynccontextmanager
 async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
-    """``mark``: a part of its name that cannot be guessed."""
+    """``mark``: a part of its name that cannot be guessed. The name is known before the folder exists, so that it is removed
+    even if its creation is cancelled.
+    """
     folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"drawbridge-{mark}"))
     try:
         await asyncio.to_thread(folder.mkdir, 0o700)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import Confinement
-from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.sessions.checkpoints import Checkpoints
-from drawbridge.server.sessions.git import GitFailed, opened
-from drawbridge.server.sessions.memory import MemoryWatch
+from drawbridge.server.sessions.git import GitFailed
 from tests import programs
 from tests.server.sessions.checkpoints.rig import git, make_project
 
@@ -237,17 +233,3 @@ async def test_no_checkpoint_begins_after_closing(checkpoints: Checkpoints, call
     with pytest.raises(GitFailed):
         await checkpoints.begin("first")
     assert calls() == []
-
-
-async def test_two_commands_at_once_keep_their_outputs_and_errors_apart(project: Path) -> None:
-    missing = ("rev-parse", "--verify", "--quiet", "refs/nowhere")
-    endings = BackgroundTasks(logging.getLogger("test"))
-    async with opened(project, Confinement(), MemoryWatch(None), endings) as git:
-        assert git is not None
-        version, head = await git.read_both(("version",), ("rev-parse", "--git-dir"))
-        assert version.startswith("git version")
-        assert head == f"{git.folder / 'git'}\n"
-        for commands in ((missing, ("version",)), (("version",), missing)):
-            with pytest.raises(GitFailed, match="git rev-parse ended with code 1"):
-                await git.read_both(*commands)
-    assert len(endings) == 0

@@ -13,8 +13,8 @@ _M_MMAP_THRESHOLD: Final = -3
 
 def return_large_blocks() -> None:
     """From now on each block of ``LARGE`` bytes or more is returned to the system as soon as it is freed. glibc raises its own
-    threshold, up to 32 MB, with each large block that is freed: a process that has once handled a text of 5 MB would never
-    return several times as much. Has no effect with other C libraries."""
+    threshold, up to 32 MB, with each large block that is freed: a process that has once handled a text of 5 MB would keep
+    several times that size. Has no effect with other C libraries."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, LARGE)

@@ -178,7 +178,8 @@ async def test_a_start_without_indexes_lists_before_it_reads(tmp_path: Path, mon
     monkeypatch.setattr(index, "scan", held)
     async with serving(tmp_path) as server:
         after = (await server.does(phone, "project_list"))["data"]["projects"]
-        assert sorted(after, key=str) == sorted(before, key=str), "whichever was created first in the same millisecond"
+        assert sorted(after, key=str) == sorted(before, key=str)
+        assert [one["created_at"] for one in after] == [one["created_at"] for one in before], "in the same order"
         assert read == []
         may_read.set()
         assert [(await server.does(phone, "get_messages", project))["data"] for project in made] == pages

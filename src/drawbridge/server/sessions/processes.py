@@ -130,7 +130,7 @@ def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
 
 
 def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) -> bool:
-    """By its mark; where it does not let its environment be read, by process id and start time together."""
+    """By its mark; if it does not let its environment be read, by process id and start time together."""
     try:
         return process.environ().get(MARK) in marks
     except psutil.AccessDenied:

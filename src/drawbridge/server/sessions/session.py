@@ -205,12 +205,12 @@ class SessionStore:
 
     def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
         """Appends and publishes the event. Returns the record's number for the answer to ``asker``, which reports the event;
-        None where ``asker`` is catching up and is sent the record in its turn. Raises as ``append`` does.
+        None if ``asker`` is catching up and is sent the record in its turn. Raises as ``append`` does.
         """
         return self._publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """As ``write``; where the history can't be written the event is published without a number, and the run continues."""
+        """As ``write``; if the history can't be written the event is published without a number, and the run continues."""
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:
@@ -236,7 +236,7 @@ class SessionStore:
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
-        """As ``History.read``, in a thread. Raises ``ClientError`` where the session was deleted meanwhile."""
+        """As ``History.read``, in a thread. Raises ``ClientError`` if the session was deleted meanwhile."""
         try:
             return await asyncio.to_thread(self.history.read, **where)
         except HistoryUnreadable:
@@ -264,21 +264,21 @@ class SessionStore:
             else:
                 self.memory.apply(event, moment, seq)
 
-    def recover(self, carried_on: Collection[str] = ()) -> None:
-        """As ``catch_up``, and ends what was active, except for these approvals and their runs. Nothing is
+    def recover(self, still_open: Collection[str] = ()) -> None:
+        """As ``catch_up``, and ends what was active, except for the approvals ``still_open`` and their runs. Nothing is
         published: no client has joined yet, and it may run in a thread.
         """
         self.catch_up()
-        going_on = {self.memory.approvals.get(approval_id) for approval_id in carried_on}
+        still_active = {self.memory.approvals.get(approval_id) for approval_id in still_open}
         over: list[Recorded] = [
             PermissionWithdrawn(approval_id, "the server was restarted")
             for approval_id in self.memory.approvals
-            if approval_id not in carried_on
+            if approval_id not in still_open
         ]
         over += [
             RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
             for run_id in self.memory.unfinished
-            if run_id not in going_on
+            if run_id not in still_active
         ]
         for event in over:
             try:

@@ -172,7 +172,7 @@ class Worker:
         return None
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
-        """Raises ``AgentUnusable`` where a terminal has opened the idle process's conversation since its last run: two
+        """Raises ``AgentUnusable`` if a terminal has opened the idle process's conversation since its last run: two
         processes would write one record. Starting a process checks this by itself."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
@@ -182,7 +182,7 @@ class Worker:
             raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
-        """The conversation to resume; empty where the agent ended before it wrote down the one that it had begun."""
+        """The conversation to resume; empty if the agent ended before it wrote the one that it had begun."""
         found = self._context.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id

@@ -121,7 +121,7 @@ def open_to_read(path: str) -> int:
 
 
 def read_block(file: int, segment: Segment, block: int, report: Report) -> list[Record]:
-    """The records of one block, ascending. Raises ``Stale`` where no block begins or ends there."""
+    """The records of one block, ascending. Raises ``Stale`` if no block begins or ends there."""
     start, seq = segment.block_offsets[block], segment.block_seqs[block]
     last = block + 1 == len(segment.block_seqs)
     end = segment.size if last else segment.block_offsets[block + 1]
@@ -163,7 +163,7 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 
 def sketch(path: str, name: str, size: int) -> Segment | None:
     """What the first and last lines of a file of ``size`` bytes show. What is damaged in between is counted as whole. None
-    where its ends are damaged or its lines very long: then it has to be scanned. Raises OSError."""
+    if its ends are damaged or its lines very long: then it has to be scanned. Raises OSError."""
     file = open_to_read(path)
     try:
         for length in _END_BYTES:
@@ -250,7 +250,7 @@ def lock(file: int) -> None:
 
 
 class Index(Struct):
-    """``last_seq``: the last number given out, also where its record is damaged or gone by now."""
+    """``last_seq``: the last number given out, even if its record is now damaged or missing."""
 
     last_seq: int = 0
     segments: list[Segment] = []
@@ -267,7 +267,7 @@ _content: Final = msgspec.json.Decoder(Index)
 
 
 def load(directory: str) -> Index:
-    """An empty one where there is none, or none that can be trusted."""
+    """An empty one if there is none, or none that can be trusted."""
     with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
         with open(open_to_read(os.path.join(directory, FILE)), "rb") as file:
             found = _file.decode(file.read())
@@ -284,7 +284,7 @@ def _makes_sense(segment: Segment) -> bool:
 
 
 def save(directory: str, index: Index) -> None:
-    """Where it can't be written the next one will do."""
+    """If it can't be written, the next save does it."""
     content = msgspec.json.encode(index)
     data = msgspec.json.encode(_File(_VERSION, zlib.crc32(content), Raw(content)))
     with contextlib.suppress(NotPrivate):
@@ -303,7 +303,7 @@ class Catalogue:
     """The files of one directory, in the order of their records' numbers."""
 
     def __init__(self, directory: str) -> None:
-        """Raises OSError where the directory or a file that has to be read can't be."""
+        """Raises OSError if the directory, or a file that has to be read, can't be read."""
         self.directory = directory
         self.segments: list[Segment] = []
         self.last_seq = 0
@@ -337,7 +337,7 @@ class Catalogue:
         save(self.directory, Index(self.last_seq, [segment for segment in self.segments if segment.scanned]))
 
     def scan(self, segment: Segment) -> Segment:
-        """A file that was only known by its ends. Raises OSError, and ``Stale`` where it is not as it was."""
+        """A file that was only known by its ends. Raises OSError, and ``Stale`` if it has changed since."""
         found = Segment(segment.name)
         scan(self.path(segment.name), found, partial(self.report, segment.name))
         if found.size != segment.size:
@@ -388,7 +388,7 @@ class Catalogue:
         return sketch(self.path(name), name, size)
 
     def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
-        """The file with what is new in it, or all of it where it is not only longer; and what ``scan`` returns."""
+        """The file with what is new in it, or all of it if it has not only grown; and what ``scan`` returns."""
         path, report = self.path(known.name), partial(self.report, known.name)
         with contextlib.suppress(Stale):
             if known.scanned and known.size < size:

@@ -65,7 +65,7 @@ def from_microseconds(since_1970: int) -> datetime:
 
 
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
-    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value;
+    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` if they are not one JSON value;
     ``is_json``: the caller has parsed them and knows that they are, in valid UTF-8.
 
     ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
@@ -112,7 +112,7 @@ def _depth(value: bytes) -> int:
 
 
 def parse(line: bytes) -> Record | None:
-    """What a line of a file says; None where it is not a record, whole and valid."""
+    """What a line of a file says; None if it is not a whole and valid record."""
     try:
         if not line.isascii():
             line.decode()

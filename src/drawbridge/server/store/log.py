@@ -150,7 +150,7 @@ class Tail:
     """The file that records are added to. Its methods raise ``OSError``."""
 
     def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
-        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` was not written
+        """Opens it; ``BlockingIOError`` if another process has it open. What it has beyond ``segment.size`` was not written
         by this process."""
         self.segment = segment
         self.file = os.open(path, APPEND | flags, PRIVATE_FILE)
@@ -290,10 +290,10 @@ class History:
         fsync: FsyncPolicy = DEFAULT_FSYNC,
         symlink: Callable[[str, str], None] = os.symlink,
     ) -> History:
-        """The history in ``directory``, which is made where it is missing and kept private.
+        """The history in ``directory``, which is created if it is missing, and kept private.
 
         A torn last line, left by a crash, is cut. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
-        the module. ``symlink`` raises OSError or NotImplementedError where there are no links.
+        the module. ``symlink`` raises OSError or NotImplementedError on a file system without links.
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):

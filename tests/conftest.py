@@ -15,7 +15,9 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
+from tests import selection, turns
 from tests.leftovers import GRACE, Snapshot
+from tests.waiting import TEST_PATIENCE
 
 FOREIGN_PREFIXES = ("ANTHROPIC_", "CLAUDE", "DRAWBRIDGE_", "GEMINI_", "GIT_", "MCP_", "NVIM", "TMUX", "VIM", "XDG_")
 FOREIGN = {"EDITOR", "MYVIMRC", "PAGER", "VISUAL", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
@@ -33,8 +35,18 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--only-nvim", action="store_true", help="only the test files that use a Neovim")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--only-nvim"):
+        others = [item for item in items if not selection.uses_nvim(item.path)]
+        items[:] = [item for item in items if selection.uses_nvim(item.path)]
+        config.hook.pytest_deselected(items=others)
     for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_PATIENCE))
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`: it looks again when the test's own fixtures are closed and its loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
@@ -54,7 +66,16 @@ def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if not turns.takes_turns(request.node):
+        yield
+        return
+    with turns.turn(tmp_path_factory.getbasetemp().parent):  # the processes of one run share that directory
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(_turn: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The test's own empty HOME, with TMPDIR and XDG directories beside it; the path is short enough for sockets."""
     before = Snapshot()
     with _private_directory() as directory:

@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 PROC = Path("/proc")
 
-GRACE = 3.0
+GRACE = 20.0
 """Seconds that whatever a test has told to end may take to be gone."""
 
 

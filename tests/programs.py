@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 FETCHED = Path(__file__).resolve().parent.parent / ".cache" / "programs"
 FETCH = "get it with `make programs`"
 NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
@@ -63,7 +65,7 @@ def each_nvim() -> list[Any]:
 @functools.cache
 def nvim_version(path: Path) -> tuple[int, ...]:
     """(0, 10, 4)"""
-    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     numbers = re.match(r"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
     assert numbers, f"{path} --version says {answer[:80]!r}"
     return tuple(map(int, numbers.groups()))

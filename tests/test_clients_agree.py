@@ -15,6 +15,7 @@ from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, session
 from drawbridge.tui import wording
 from tests import programs
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,7 +49,7 @@ def page() -> Any:
     """What the page says about ``AGENTS`` and ``ANSWERS``, and its names of modes."""
     given = json.dumps({"agents": AGENTS, "answers": ANSWERS, "request": REQUEST})
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(ROOT), given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -18,7 +18,7 @@ from tests import programs
 from tests.ide import processes
 from tests.ide.gemini_rig import Cli
 from tests.server.processes import serving
-from tests.waiting import PATIENCE, until
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "drawbridge"
@@ -152,7 +152,7 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
             asked = await client.hear("permission_request")
             answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
             await client.ask("permission_response", answer, project)
-            finished = await client.hear("update", "run_finished", patience=2 * PATIENCE)
+            finished = await client.hear("update", "run_finished")
             await client.ask("run_changes", {"run_id": finished["data"]["data"]["run_id"]}, project)
             await client.ask("get_messages", {}, project)
             await client.ask("session_list", {}, project)

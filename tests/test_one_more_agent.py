@@ -18,6 +18,7 @@ import pytest
 import drawbridge
 from tests.guard.editors import Editor
 from tests.server.processes import serving
+from tests.waiting import PATIENCE
 
 ROW = 'Row("pelican", "Pelican Code", "Pelican", program="pelican", asks=False, hooks=True),'
 
@@ -126,7 +127,7 @@ def _with_the_copy(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def run(*words: str, input: str = "") -> str:
     """The output of a command of the copy."""
     command = [sys.executable, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, input=input).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE, input=input).stdout
 
 
 def drawbridge_(*words: str) -> str:
@@ -181,7 +182,9 @@ def test_info_tries_its_guard() -> None:
     def info() -> tuple[dict[str, Any], list[str]]:
         """The guard of the agent, and all problems."""
         command = [sys.executable, "-m", "drawbridge", "info", "--json"]
-        report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout)
+        report = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE).stdout
+        )
         [found] = [guard for guard in report["guard"] if guard["agent"] == "pelican"]
         return found, report["problems"]
 
@@ -202,7 +205,12 @@ def test_the_installed_guard_answers_it_in_its_own_words(home: Path, tmp_path: P
 
     def answer() -> Any:
         said = subprocess.run(
-            ["/bin/sh", "-c", command], capture_output=True, text=True, check=True, timeout=30, input=json.dumps(call)
+            ["/bin/sh", "-c", command],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+            input=json.dumps(call),
         )
         return json.loads(said.stdout)
 

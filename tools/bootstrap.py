@@ -28,7 +28,16 @@ OLDEST = (3, 11)
 
 
 class SetupError(Exception):
-    """The set-up can't go on; the text is one line that says what to do."""
+    """The set-up can't continue; the text is one line that says what to do."""
+
+    code = 1
+    """The exit code of ``tools/dev.py``."""
+
+
+class Unavailable(SetupError):
+    """Something could not be fetched or stored: not the code's fault, and no failed test's exit code (sysexits.h)."""
+
+    code = 69
 
 
 def ensure(kind: str) -> Path:
@@ -43,7 +52,8 @@ def ensure(kind: str) -> Path:
 def make_venv(directory: Path) -> None:
     """An empty virtual environment with pip, by whatever this machine has for it. Replaces what is there."""
     commands = _venv_commands(directory)
-    log(f"making {directory.relative_to(ROOT)} with {sys.executable} (once)")
+    shown = directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory
+    log(f"making {shown} with {sys.executable} (once)")
     for command in commands:
         run(command)
 

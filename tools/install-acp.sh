@@ -18,13 +18,9 @@ node=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
 fail() { echo "install-acp.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-if [ "$(cat "$dir/versions" 2>/dev/null)" = "$claude $codex" ]; then
-  echo "claude-agent-acp $claude and codex-acp $codex are in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
-rm -rf "$dir/node_modules" "$dir/versions"
+rm -rf "$dir/node_modules"
 npm install --prefix "$dir" --omit=optional --ignore-scripts --no-save --no-package-lock --no-audit --no-fund \
   --no-update-notifier --loglevel=error \
   "@agentclientprotocol/claude-agent-acp@$claude" "@agentclientprotocol/codex-acp@$codex"
@@ -32,5 +28,4 @@ for name in claude-agent-acp codex-acp; do
   printf '#!/bin/sh\nexec %q %q "$@"\n' "$node" "$(readlink -f "$dir/node_modules/.bin/$name")" >"$dir/$name"
   chmod +x "$dir/$name"
 done
-echo "$claude $codex" >"$dir/versions"
 echo "claude-agent-acp $claude and codex-acp $codex are in $dir"

@@ -22,10 +22,6 @@ there() {
     grep -qs "\"version\": \"$axe\"" "$dir/node_modules/axe-core/package.json"
 }
 
-if there; then
-  echo "playwright-core $version and axe-core $axe are in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 rm -rf "$dir/node_modules"

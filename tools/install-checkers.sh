@@ -13,14 +13,9 @@ dir=$(cd "$1" && pwd)
 fail() { echo "install-checkers.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-if cmp -s "$here/checkers/package.json" "$dir/installed.json"; then
-  echo "the checkers are in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
-rm -rf "$dir/node_modules" "$dir/installed.json"
+rm -rf "$dir/node_modules"
 cp "$here/checkers/package.json" "$dir/package.json"
 npm install --prefix "$dir" --ignore-scripts --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error
-cp "$dir/package.json" "$dir/installed.json"
 echo "the checkers are in $dir"

@@ -23,10 +23,6 @@ answer() ( # what DIR/claude says of itself, with a home of its own
   "$dir/claude" --version 2>/dev/null
 )
 
-if [[ $(answer) == "$version"* ]]; then
-  echo "claude $version is in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 rm -rf "$dir/node_modules" "$dir/claude"

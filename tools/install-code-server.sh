@@ -23,10 +23,6 @@ answer() ( # what DIR/code-server says of itself, with a home of its own
   "$dir/code-server" --version 2>/dev/null | tail -n 1
 )
 
-if [[ $(answer) == "$version "* ]]; then
-  echo "code-server $version is in $dir already"
-  exit 0
-fi
 for program in npm g++ make python3; do
   command -v "$program" >/dev/null || fail "needs $program (the Debian packages npm, g++, make, python3 and libkrb5-dev)."
 done

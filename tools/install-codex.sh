@@ -15,10 +15,6 @@ dir=$(cd "$1" && pwd)
 fail() { echo "install-codex.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-if [[ $("$dir/codex" --version 2>/dev/null) == "codex-cli $version" ]]; then
-  echo "codex $version is in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 case "$(uname -s)-$(uname -m)" in

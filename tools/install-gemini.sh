@@ -24,10 +24,6 @@ answer() ( # what DIR/gemini says of itself, with a home of its own
   "$dir/gemini" --version 2>/dev/null
 )
 
-if [[ $(answer) == "$version" ]]; then
-  echo "gemini $version is in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 rm -rf "$dir/node_modules" "$dir/gemini"

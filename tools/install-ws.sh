@@ -13,10 +13,6 @@ dir=$(cd "$1" && pwd)
 fail() { echo "install-ws.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
-if grep -q "\"version\": \"$version\"" "$dir/node_modules/ws/package.json" 2>/dev/null; then
-  echo "ws $version is in $dir already"
-  exit 0
-fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 rm -rf "$dir/node_modules"

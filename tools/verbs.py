@@ -4,14 +4,17 @@
     serve     run the agent server; its page is at the address that it shows
     demo      the same with a throw-away project and a scripted agent: needs no account
     test      check, then every test but those of the next two
+    nvim      those of them that use a Neovim, with the one on PATH alone
     thorough  the tests that take real programs seconds each; CI runs them too
     slow      the long campaigns
+    flaky     run a selection of tests many times beside busy processes: flaky SELECTION --rounds N --load L
     check     lint, format, types
     format    put the code into the one format
     bench     measure
     vsix      pack the VS Code extension into dist/
     lock      rewrite the lock files from pyproject.toml
-    programs  fetch the real programs that the tests talk to, into .cache/programs
+    programs  fetch the real programs that the tests use, once a machine
+    quiet     wait up to five minutes until no other program keeps the processors busy
     clean     remove everything that the verbs above made
 
 What follows the verb is handed on: ``test -k selection``, ``serve --port 12345``.
@@ -24,13 +27,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import bootstrap
 import checks
+import flaky
+import programs as real_programs
+import quiet as quiet_machine
 from bootstrap import CACHE, ROOT, SetupError
 
-MCP_CLIENT = "2.3.0"
 MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
 
 
@@ -54,14 +60,34 @@ def test(arguments: list[str]) -> None:
     pytest_in_parallel(arguments)
 
 
+def nvim(arguments: list[str]) -> None:
+    program = shutil.which("nvim")
+    if program is None:
+        raise SetupError("There is no Neovim on PATH. Install one (the Debian package neovim), and run this again.")
+    os.environ["DRAWBRIDGE_TEST_NVIMS"] = program
+    pytest_in_parallel(["--only-nvim", *arguments])
+
+
 def thorough(arguments: list[str]) -> None:
-    pytest_in_parallel(["-m", "thorough and not slow", *arguments])
+    """With one worker a core: these tests keep real programs at work."""
+    pytest_in_parallel(["-m", "thorough and not slow", *arguments], workers=os.cpu_count() or 1)
 
 
-def pytest_in_parallel(arguments: list[str]) -> None:
-    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs much of their time
-    parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
-    replace_process([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
+def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
+    command = parallel_pytest(workers) + arguments
+    if flaky.LIST in os.environ:
+        raise SystemExit(flaky.run(command, Path(os.environ[flaky.LIST])))
+    replace_process(command)
+
+
+def parallel_pytest(workers: int = 0) -> list[str]:
+    """``workers``: processes; by default more than cores, since the tests wait for real programs much of their time."""
+    workers = workers or min((os.cpu_count() or 1) + 1, 8)
+    return [str(bootstrap.ensure("dev")), "-m", "pytest", "--numprocesses", str(workers), "--dist", "worksteal"]
+
+
+def flaky_tests(arguments: list[str]) -> None:
+    raise SystemExit(flaky.campaign(parallel_pytest(), arguments))
 
 
 def slow(arguments: list[str]) -> None:
@@ -112,29 +138,12 @@ def _own_uv() -> str:
     return str(directory / "bin" / "uv")
 
 
+def quiet(_arguments: list[str]) -> None:
+    quiet_machine.wait()
+
+
 def programs(_arguments: list[str]) -> None:
-    target = CACHE / "programs"
-    for suite in ("trixie", "forky"):
-        step(["bash", "tools/install-nvim.sh", str(target / f"nvim-{suite}"), suite])
-    for name in ("claude", "codex"):
-        step(["bash", f"tools/install-{name}.sh", str(target / name)])
-    step(["bash", "tools/install-node.sh", str(target / "node")])
-    step(["bash", "tools/install-ws.sh", str(target / "ws")])
-    node = str(target / "node" / "node")
-    for name in ("gemini", "acp", "mcp-conformance"):
-        step(["bash", f"tools/install-{name}.sh", str(target / name), node])
-    _mcp_client(target / "mcp-client")
-    for name in ("browser", "code-server", "checkers"):
-        step(["bash", f"tools/install-{name}.sh", str(target / name)])
-
-
-def _mcp_client(directory: Path) -> None:
-    """The official one, for Python; in an environment of its own, since it brings some thirty packages along."""
-    python = str(directory / "bin" / "python")
-    probe = f"from importlib.metadata import version; raise SystemExit(version('mcp') != '{MCP_CLIENT}')"
-    if not Path(python).exists() or subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode:
-        bootstrap.make_venv(directory)
-        bootstrap.run([python, "-m", "pip", "install", "--quiet", f"mcp=={MCP_CLIENT}"])
+    real_programs.fetch_all()
 
 
 def clean(_arguments: list[str]) -> None:
@@ -152,7 +161,7 @@ def step(command: list[str]) -> None:
         raise SystemExit(code)
 
 
-def replace_process(command: list[str | Path]) -> None:
+def replace_process(command: Sequence[str | Path]) -> None:
     """Replaces this process, so that signals, the terminal and the exit code are the command's own."""
     os.chdir(ROOT)
     sys.stdout.flush()
@@ -161,9 +170,9 @@ def replace_process(command: list[str | Path]) -> None:
 
 VERBS = {
     verb.__name__: verb
-    for verb in (setup, serve, demo, test, thorough, slow, check, bench, vsix, lock, programs, clean)
+    for verb in (setup, serve, demo, test, nvim, thorough, slow, check, bench, vsix, lock, programs, quiet, clean)
 }
-VERBS["format"] = format_code
+VERBS |= {"format": format_code, "flaky": flaky_tests}
 
 
 def main(arguments: list[str]) -> int:
@@ -174,7 +183,7 @@ def main(arguments: list[str]) -> int:
         VERBS[arguments[0]](arguments[1:])
     except SetupError as error:
         bootstrap.log(str(error))
-        return 1
+        return error.code
     except KeyboardInterrupt:
         return 130
     return 0

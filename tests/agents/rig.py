@@ -19,7 +19,6 @@ from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Exited, La
 from drawbridge.agents.demo.driver import Demo
 from tests.waiting import PATIENCE
 
-LONG_PATIENCE = 4 * PATIENCE
 """Seconds to wait for an agent's event: the real one needs a quarter of a second to start, and many times that if many
 start at once."""
 
@@ -48,7 +47,7 @@ class Heard:
 
     async def next(self, kind: type[Output]) -> Output:
         """The next event of that kind; those before it are skipped."""
-        async with asyncio.timeout(LONG_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 while self._read < len(self.events):
                     event = self.events[self._read]
@@ -117,16 +116,16 @@ async def session(
     try:
         yield Session(started, heard, asked)
     finally:
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             await started.kill()
     assert isinstance(heard.events[-1], Exited)
 
 
 async def eventually(condition: Callable[[], Any], what: str) -> None:
     """As ``until``, for what a program does that takes its time to start."""
-    end = asyncio.get_running_loop().time() + LONG_PATIENCE
+    end = asyncio.get_running_loop().time() + PATIENCE
     while not condition():
-        assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {LONG_PATIENCE:g} s"
+        assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"
         await asyncio.sleep(0.005)
 
 

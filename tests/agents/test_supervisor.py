@@ -49,7 +49,7 @@ async def server(prompt: str, directory: Path) -> AsyncIterator[Killable]:
     assert process.stdout is not None
     ours: list[int] = []
     try:
-        async with asyncio.timeout(4 * PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             started = Killable(
                 process, int(await process.stdout.readline()), (await process.stdout.readline()).decode().strip()
             )

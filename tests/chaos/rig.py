@@ -18,7 +18,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from tests.server.processes import STARTING, start
+from tests.server.processes import start
 from tests.waiting import PATIENCE
 
 Message = dict[str, Any]
@@ -48,7 +48,7 @@ class Mortal:
     async def is_ready(self) -> bool:
         """False: it was killed before."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(STARTING):
+        async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
         if line:
             self.ready = json.loads(line)
@@ -105,11 +105,11 @@ class Client:
         """The reply; messages that arrive before it are added to ``others``."""
         request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not run a request twice
         await self.tell(type, project, request_id, **data)
-        while (message := await self.next(2 * PATIENCE)).get("request_id") != request_id:
+        while (message := await self.next(PATIENCE)).get("request_id") != request_id:
             self.others.append(message)
         return message
 
-    async def until(self, kind: str, patience: float = 2 * PATIENCE, **fields: Any) -> Message:
+    async def until(self, kind: str, patience: float = PATIENCE, **fields: Any) -> Message:
         """The next message of a type or an update with these in its data, also among those that were skipped."""
         while True:
             message = self.others.pop(0) if self.others else await self.next(patience)

@@ -74,7 +74,7 @@ async def test_others_go_on_and_it_can_be_ended(tmp_path: Path, way: str) -> Non
                 await client.ask("agent_kill", project)
                 assert (await client.until("run_finished", run_id=run))["outcome"] == "killed"
             elif way == "the idle timeout":
-                assert (await client.until("run_finished", 3 * PATIENCE, run_id=run))["outcome"] == "timeout"
+                assert (await client.until("run_finished", PATIENCE, run_id=run))["outcome"] == "timeout"
             else:
                 code, said = await server.end(within=20)
                 assert code == 0, said

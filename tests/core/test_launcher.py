@@ -97,7 +97,7 @@ def run(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.Compl
     """A ``drawbridge nvim`` that ends by itself."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)], cwd=cwd, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
 
 

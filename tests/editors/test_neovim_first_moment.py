@@ -93,7 +93,7 @@ async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: P
         await types(pane, "go")
         await sees(pane, "❯ go")
         await presses(pane, "Enter")
-        await asyncio.to_thread(pane.wait_until_gone, "❯ go", timeout=15)
+        await asyncio.to_thread(pane.wait_until_gone, "❯ go")
         await presses(pane, "C-d")
         await sees(pane, "Do you want")
         await types(pane, "1")

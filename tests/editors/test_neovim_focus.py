@@ -17,6 +17,7 @@ from drawbridge.editors.port import Accepted, Rejected
 from tests.nvim.rig import Desk, on_screen, proposal
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
+from tests.waiting import PATIENCE
 
 OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\nfour\n"
@@ -50,7 +51,7 @@ async def screen_desk(program: Path, folder: Path) -> AsyncIterator[ScreenDesk]:
 
 
 async def sees(pane: Pane, *patterns: str) -> str:
-    return await asyncio.to_thread(pane.wait_for, *patterns, timeout=15)
+    return await asyncio.to_thread(pane.wait_for, *patterns)
 
 
 COUNT_LOOKS = """
@@ -123,7 +124,7 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     await showing
     assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]
     await desk.person.until(SHOWN)
-    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE)
 
 
 async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: ScreenDesk) -> None:
@@ -146,7 +147,7 @@ async def test_review_opens_what_waits_at_once(screen: ScreenDesk) -> None:
     await sees(pane, NOTICE)
     await desk.person.lua("require('drawbridge.review').open()")
     await desk.person.until(SHOWN)
-    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE)
     await desk.person.types(":q<CR>")
     assert await desk.decided() == Rejected()
 
@@ -160,7 +161,7 @@ async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: 
     await desk.person.types("<C-o><C-w>w")
     assert await desk.person.lua("return vim.api.nvim_get_current_win()") == window
     await desk.editor.withdraw("1")
-    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE)
     assert await desk.person.lua("return #vim.api.nvim_list_wins()") == 1
 
 
@@ -201,7 +202,7 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> Non
     await sees(pane, "four")
     await desk.person.until(SHOWN)
     await desk.person.types("ggdd")
-    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^ +one", timeout=15)
+    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^ +one")
     await sees(pane, r"(?m)^- one *\n +two *\n +three *\n\+ *four")
 
 

@@ -17,6 +17,7 @@ from drawbridge.editors.port import Accepted, Rejected
 from drawbridge.text import hunks
 from tests.nvim.rig import Desk, on_screen, proposal
 from tests.programs import each_nvim
+from tests.waiting import PATIENCE
 
 LAYOUTS = ("vertical", "inline")
 anyhow = pytest.mark.parametrize("layout", LAYOUTS)
@@ -60,7 +61,7 @@ async def shown(desk: Desk, layout: str, old: str = OLD, new: str = NEW) -> Path
 
 
 async def marked(desk: Desk, expected: dict[str, Any]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while await marks(desk) != expected:
         assert time.monotonic() < deadline, f"{await marks(desk)} instead of {expected}"
 

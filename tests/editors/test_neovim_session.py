@@ -126,9 +126,10 @@ async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(desk: Desk,
 
 
 async def test_the_end_is_told_before_neovim_has_cleaned_up(desk: Desk) -> None:
-    await desk.person.lua("vim.cmd('autocmd VimLeavePre * lua vim.loop.sleep(3000)')")
+    hour = 3_600_000  # ms: it is still there when the test ends, and is killed then
+    await desk.person.lua(f"vim.cmd('autocmd VimLeavePre * lua vim.loop.sleep({hour})')")
     await desk.person.types(":qa!<CR>")
-    await settled(lambda: Gone() in desk.events, "the end", timeout=2)
+    await settled(lambda: Gone() in desk.events, "the end")
 
 
 async def test_closing_is_no_end_and_may_be_done_twice(desk: Desk) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from drawbridge.guard import hook
 from drawbridge.setup.installed import LOADER
+from tests.waiting import PATIENCE
 
 SOURCE = str(Path(hook.__file__).parents[2])
 
@@ -57,5 +58,5 @@ def as_json(payload: dict[str, Any]) -> bytes:
 def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
     """``data`` None: stdin is closed."""
     given = as_json(data) if isinstance(data, dict) else data
-    done = subprocess.run(words, input=given, capture_output=True, timeout=20, **options, env=os.environ)
+    done = subprocess.run(words, input=given, capture_output=True, timeout=PATIENCE, **options, env=os.environ)
     return Ended(done.returncode, done.stdout, done.stderr.decode())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.guard import hook
+from tests.waiting import PATIENCE
 
 from . import editors, processes
 from .conftest import Guard, decision
@@ -138,12 +139,12 @@ def test_ctrl_c_leaves_no_traceback(guard: Guard, home: Path) -> None:
         process.stdin.write(processes.as_json(edit()))
         process.stdin.close()
         process.stdin = None
-        end = time.monotonic() + 5
+        end = time.monotonic() + PATIENCE
         while not neovim.asked:
             assert time.monotonic() < end, "it never asked"
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=15)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output, errors) == (130, b"", b"")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from drawbridge.guard import ask, find
 from tests import programs
+from tests.waiting import PATIENCE
 
 from .conftest import HASH, Guard
 from .payloads import KEPT, A, edit
@@ -134,7 +135,7 @@ def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as neovim:
         try:
             path = str(run / f"my.vim.{neovim.pid}.0")
-            end = time.monotonic() + 5
+            end = time.monotonic() + PATIENCE
             while not find.is_own_socket(path, os.geteuid()):
                 assert time.monotonic() < end, "it does not listen"
                 time.sleep(0.02)

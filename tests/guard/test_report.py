@@ -17,6 +17,7 @@ import pytest
 
 from drawbridge.guard import find, report
 from drawbridge.transport import private_socket
+from tests.waiting import PATIENCE
 
 from . import processes
 from .conftest import Guard
@@ -91,7 +92,7 @@ class Server:
         self._go_on.set()
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as last:
             last.connect(self._listener.getsockname().removesuffix(".new"))
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
 
@@ -296,7 +297,7 @@ def test_nonsense_of_a_server_is_no_opinion(guard: Guard, line: bytes) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         assert guard.say(ASKED) == {}
-        thread.join(5)
+        thread.join(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -315,18 +316,18 @@ def waiting(guard: Guard, home: Path, *before: str) -> Iterator[subprocess.Popen
 
 def test_a_question_goes_when_the_agent_ends_its_process(guard: Guard, home: Path, server: Server) -> None:
     with waiting(guard, home) as process:
-        assert server.asked.wait(5)
+        assert server.asked.wait(PATIENCE)
         process.send_signal(signal.SIGTERM)
-        assert server.gone.wait(5)
+        assert server.gone.wait(PATIENCE)
 
 
 def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, server: Server) -> None:
     with waiting(guard, home) as process:
-        assert server.asked.wait(5)
+        assert server.asked.wait(PATIENCE)
         assert process.stdout is not None
         process.stdout.close()  # nobody reads there any more
-        assert server.gone.wait(5)
-        assert process.wait(5) == 0
+        assert server.gone.wait(PATIENCE)
+        assert process.wait(PATIENCE) == 0
 
 
 # A question outlives its server.
@@ -334,7 +335,7 @@ def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, ser
 
 def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str, Any]:
     """What the next one says who comes to a server that then ends with these words."""
-    listener.settimeout(5)
+    listener.settimeout(PATIENCE)
     connection, _ = listener.accept()
     with connection, connection.makefile("rb") as lines:
         said: dict[str, Any] = json.loads(lines.readline())
@@ -387,7 +388,7 @@ def test_a_server_is_looked_for_ever_less_often(guard: Guard, monkeypatch: pytes
         thread = threading.Thread(target=question_to, args=[listener])
         thread.start()
         assert guard.say(ASKED) == {}
-        thread.join(5)
+        thread.join(PATIENCE)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     assert guard.log == []
 
@@ -405,4 +406,4 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
             assert process.stdout.read().endswith(b"\n{}\n")  # to the end: nobody holds it any more
         else:
             process.stdout.close()
-            assert process.wait(5) == 0
+            assert process.wait(PATIENCE) == 0

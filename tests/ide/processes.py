@@ -81,7 +81,7 @@ async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Brid
         process = await start(errors, "ide", *arguments, **variables)
         try:
             assert process.stdout is not None
-            async with asyncio.timeout(2 * PATIENCE):  # to start Python takes its time where many tests do
+            async with asyncio.timeout(PATIENCE):  # to start Python takes its time where many tests do
                 line = await process.stdout.readline()
             assert line, f"it ended before it was ready: {_read(errors)}"
             yield Bridge(process, errors, json.loads(line))
@@ -101,7 +101,7 @@ async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str
     """The command to its end: exit code, stdout, stderr."""
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, *arguments, **variables)
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             output, _ = await process.communicate()
         return process.returncode, output.decode(), _read(errors)
 

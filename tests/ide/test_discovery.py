@@ -15,6 +15,7 @@ import pytest
 
 from drawbridge.core.errors import NotPrivate
 from drawbridge.ide.discovery import LockFile, lock_directory, sweep
+from tests.waiting import PATIENCE
 
 PORT = 41_923
 
@@ -47,7 +48,7 @@ def open_port() -> Iterator[int]:
 @pytest.fixture
 def dead_pid() -> int:
     child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait(timeout=15)
+    child.wait(timeout=PATIENCE)
     return child.pid
 
 

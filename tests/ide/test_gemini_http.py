@@ -15,7 +15,7 @@ from drawbridge.ide import gemini, gemini_http
 from drawbridge.protocols.http import MESSAGE_LIMIT
 from tests.ide.bridge_rig import BridgeRig
 from tests.ide.gemini_rig import VERSION, Cli, Connection, connected, open_gemini_bridge
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(rig: BridgeRig,
             + "".join(f"{name}: {value}\r\n" for name, value in head.items()).encode()
             + b"\r\n"
         )
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             assert (await connection.reader.read(100)).startswith(b"HTTP/1.1 413 ")
     assert (await cli.say(id=2, method="ping")).status == 200
 

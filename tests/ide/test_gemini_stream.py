@@ -18,7 +18,7 @@ from drawbridge.transport.http_server import HIGH_WATER
 from tests.editors.memory import MemoryEditor
 from tests.ide.bridge_rig import BridgeRig
 from tests.ide.gemini_rig import Cli, Stream, connected, open_gemini_bridge
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
             for number in range(12):
                 await decide(rig, slow, text, f"new-{number}.txt")
                 await decide(rig, quick, f"{number}\n", f"quick-{number}.txt")
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(PATIENCE):
                     assert await stream.hear("ide/diffAccepted")
             for number in range(200):
                 select(rig, "wide.txt", number % 2, 16_000)

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.protocols.msgpack_rpc import Connection, Response
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_BRIDGE = Path(__file__).with_name("fake_bridge.py")
-PATIENCE = 30.0
-"""Seconds a wait may take: 5 on a machine of one's own, twice that on a busy one."""
 
 
 class Neovim:

@@ -19,9 +19,7 @@ from drawbridge.editors.neovim_rpc import Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
 from drawbridge.text import hunks
 from tests.rigs.tmux import Pane, Tmux
-
-PATIENCE = 15.0
-"""Seconds a wait may take."""
+from tests.waiting import PATIENCE
 
 POLL = 0.01
 
@@ -99,7 +97,7 @@ def short_folder() -> Iterator[Path]:
 
 
 async def _meet(address: str) -> Person:
-    deadline = time.monotonic() + 2 * PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return Person(await neovim_rpc.connect(address), address)

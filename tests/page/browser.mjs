@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
 const { chromium } = createRequire(import.meta.url)(process.env.DRAWBRIDGE_TEST_PLAYWRIGHT);
-const PATIENCE = 10_000; // ms
+const PATIENCE = 60_000; // ms, as tests/waiting.py
 const people = new Map();
 
 const browser = await chromium.launch({

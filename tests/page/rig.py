@@ -32,7 +32,7 @@ class Browser(BrowserProcess):
 
 
 class Person:
-    """One browser window. Each act waits until it can be done, 10 seconds at most."""
+    """One browser window. Each act waits until it can be done."""
 
     def __init__(self, browser: Browser, name: str) -> None:
         self._browser = browser

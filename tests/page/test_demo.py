@@ -17,6 +17,7 @@ from tests import programs
 from tests.rigs import claude_rig
 from tests.rigs.messages_stub import MessagesStub, text
 from tests.rigs.tmux import wait_until
+from tests.waiting import PATIENCE
 
 from .rig import Browser
 
@@ -29,7 +30,7 @@ def demo(browser: Browser) -> Iterator[subprocess.Popen[str]]:
     yield process
     if process.poll() is None:
         process.terminate()
-    process.wait(20)
+    process.wait(PATIENCE)
     assert process.stdout is not None
     process.stdout.close()
 
@@ -56,7 +57,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
         person.sees(".finished", "Finished")
         assert "Welcome me" in (place / "toll-house" / "README.md").read_text()
     os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
-    assert demo.wait(15) == 0
+    assert demo.wait(PATIENCE) == 0
     assert left() == []
 
 
@@ -81,7 +82,7 @@ def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves
             assert len(left()) == 1
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
         assert process.stdout is not None
         process.stdout.close()
     assert left() == []
@@ -106,6 +107,6 @@ def test_a_real_agent_waits_for_the_person(browser: Browser) -> None:
                 person.sees(".said strong", "bridge")
         finally:
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE) == 0
             assert process.stdout is not None
             process.stdout.close()

@@ -11,6 +11,7 @@ import pytest
 from drawbridge.server.store import log as history
 from tests import programs
 from tests.server.processes import Server
+from tests.waiting import PATIENCE
 
 from .conftest import page_of, project_in, serving
 from .history import write_history
@@ -48,7 +49,7 @@ FRAMES = """new Promise((done) => {
 
 def test_the_parts_that_need_no_browser() -> None:
     command = [str(programs.node()), "--test", "--test-reporter=dot", *map(str, sorted(HERE.glob("unit/*.test.mjs")))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

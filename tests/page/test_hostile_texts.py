@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from .conftest import page_of, project_in, serving
 from .history import write_history
 from .rig import Browser
@@ -38,7 +36,6 @@ BOUND = 1_000
 """Milliseconds of one step on a busy machine. An idle one takes about 100; it was 15 seconds and more."""
 
 
-@pytest.mark.timeout(180)
 async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, directory: Path) -> None:
     data = tmp_path / "data"
     projects: dict[str, str] = {}

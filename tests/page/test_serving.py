@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.processes import Server
+from tests.waiting import PATIENCE
 
 WEB = files("drawbridge") / "web"
 LONGEST_MODULE = 350
@@ -40,7 +41,7 @@ def server(lasting: Server) -> Server:
 
 
 def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection(server.url.split("/")[2], timeout=15)
+    connection = HTTPConnection(server.url.split("/")[2], timeout=PATIENCE)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()

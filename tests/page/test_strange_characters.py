@@ -10,6 +10,7 @@ from pathlib import Path
 
 from drawbridge.core.terminal_text import harmless
 from tests import programs
+from tests.waiting import PATIENCE
 
 MODULE = Path(str(files("drawbridge") / "web" / "harmless.js"))
 ASK = f"""
@@ -22,7 +23,9 @@ console.log(JSON.stringify(JSON.parse(text).map(harmless)));
 
 def by_the_page(texts: list[str]) -> list[str]:
     command = [str(programs.node()), "--input-type=module", "-e", ASK]
-    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, input=json.dumps(texts), capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     found: list[str] = json.loads(done.stdout)
     return found
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.waiting import PATIENCE
+
 from .messages_stub import MessagesStub
 from .tmux import Pane, Tmux, wait_until
 
@@ -50,7 +52,7 @@ def environment(stub: MessagesStub) -> dict[str, str]:
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 
 
-def wait_for_lock(*, timeout: float = 30) -> Path:
+def wait_for_lock(*, timeout: float = PATIENCE) -> Path:
     """The lock file of the one bridge that has announced itself in the test's home."""
     folder = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
 
@@ -85,7 +87,7 @@ class Claude:
         bridge = {} if port is None else {"CLAUDE_CODE_SSE_PORT": str(port)}
         command = [str(program), "--permission-mode", "default", *flags]
         claude = cls(tmux.start("claude", command, cwd=project, environment={**environment, **bridge}))
-        claude.pane.wait_for(r"(?m)^❯", timeout=20)
+        claude.pane.wait_for(r"(?m)^❯")
         return claude
 
     def prompt(self, words: str) -> None:

@@ -7,6 +7,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Generic, Self, TypeVar
 
+from tests.waiting import PATIENCE
+
 
 class Handler(BaseHTTPRequestHandler):
     """Answers as HTTP/1.0, one connection for each request, so that no connection is left when the test ends."""
@@ -69,7 +71,7 @@ class ScriptedModel(StubServer, Generic[Request]):
         with self._changed:
             self._turns += listed(turns)
 
-    def wait_for_request(self, number: int, *, timeout: float = 15) -> Request:
+    def wait_for_request(self, number: int, *, timeout: float = PATIENCE) -> Request:
         """The ``number``-th request of the conversation, counted from 1. ``timeout`` is in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):

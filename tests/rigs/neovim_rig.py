@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.protocols.msgpack_rpc import Connection, Response
+from tests.waiting import PATIENCE
 
 from .tmux import Pane, Tmux, wait_until
 
@@ -106,7 +107,7 @@ class Neovim:
     def _call(self, method: str, *arguments: object) -> Any:
         rpc = Connection()
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
+            connection.settimeout(PATIENCE)
             connection.connect(str(self._address))
             connection.sendall(rpc.request(method, list(arguments))[1])
             while data := connection.recv(65_536):
@@ -116,7 +117,7 @@ class Neovim:
                     return event.result
         raise ConnectionError("Neovim closed its socket")
 
-    def wait_for(self, condition: str, *, what: str, timeout: float = 30) -> None:
+    def wait_for(self, condition: str, *, what: str, timeout: float = PATIENCE) -> None:
         """Until the Lua chunk ``condition`` returns a true value."""
 
         def met() -> bool | None:
@@ -139,7 +140,7 @@ class Neovim:
         """The view of the ``number``-th proposal is gone."""
         self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
 
-    def wait_for_agents(self, number: int = 1, *, timeout: float = 30) -> None:
+    def wait_for_agents(self, number: int = 1, *, timeout: float = PATIENCE) -> None:
         """This many agents are connected."""
         condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)

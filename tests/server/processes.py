@@ -16,17 +16,9 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from tests.server.wire_client import WireClient, connected
+from tests.waiting import PATIENCE
 
 COMMAND = [sys.executable, "-m", "drawbridge", "serve"]
-
-ENDING_SECONDS = 10.0
-"""That a server may take to end in good order."""
-
-LONGEST_ENDING = 15.0
-"""With what many tests have left to it."""
-
-STARTING = 20.0
-"""Seconds until it is ready, on a busy machine."""
 
 
 class Server:
@@ -54,13 +46,13 @@ class Server:
         async with connected(self.url, self.token, self.tls, **options) as client:
             yield client
 
-    async def end(self, number: int = signal.SIGTERM, within: float = ENDING_SECONDS) -> tuple[int | None, str]:
+    async def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> tuple[int | None, str]:
         """Its exit code, and what it had said on stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await self.ended(within)
 
-    async def ended(self, within: float = ENDING_SECONDS) -> tuple[int | None, str]:
+    async def ended(self, within: float = PATIENCE) -> tuple[int | None, str]:
         """It ends by itself, or was told to."""
         async with asyncio.timeout(within):
             await self.process.communicate()
@@ -96,7 +88,7 @@ async def serving(
         )
         assert process.stdout is not None
         try:
-            async with asyncio.timeout(STARTING):
+            async with asyncio.timeout(PATIENCE):
                 line = await process.stdout.readline()
             errors.seek(0)
             assert line, errors.read().decode()
@@ -116,7 +108,7 @@ async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, *arguments, **variables)
         try:
-            async with asyncio.timeout(STARTING):
+            async with asyncio.timeout(PATIENCE):
                 output, _ = await process.communicate()
         finally:
             if process.returncode is None:
@@ -144,5 +136,5 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
             assert line, (root / "errors").read_text()
             yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
             process.terminate()
-            assert process.wait(LONGEST_ENDING) == 0, (root / "errors").read_text()
+            assert process.wait(PATIENCE) == 0, (root / "errors").read_text()
             out.close()

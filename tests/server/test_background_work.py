@@ -15,7 +15,7 @@ from tests.rigs.messages_stub import HOLD, MessagesStub, text, tool_use, write
 from tests.server.wire_client import WireClient
 from tests.waiting import until
 
-from .test_real_claude import LONG, at_work, finished, model, poem, words
+from .test_real_claude import at_work, finished, model, poem, words
 
 pytestmark = pytest.mark.thorough
 
@@ -34,7 +34,7 @@ def results(client: WireClient) -> list[dict[str, Any]]:
 
 
 async def asked(client: WireClient) -> dict[str, Any]:
-    data: dict[str, Any] = (await client.hear("permission_request", patience=LONG))["data"]
+    data: dict[str, Any] = (await client.hear("permission_request"))["data"]
     return data
 
 
@@ -152,7 +152,7 @@ async def test_a_command_that_ends_later_begins_a_run(poem: Path, model: Message
 
         model.will_say(write(report, "one failed\n"), text("I wrote a report."))
         gate.touch()
-        started = (await client.hear("update", "run_started", patience=LONG, unprompted=True))["data"]["data"]
+        started = (await client.hear("update", "run_started", unprompted=True))["data"]["data"]
         question = await asked(client)
         assert question["run_id"] == started["run_id"]
         assert (await state(client, project))["state"] == "EXECUTING"

@@ -16,9 +16,6 @@ from tests.server import bad_claude as rig
 from tests.server.processes import serving
 from tests.server.wire_client import WireClient
 
-LONG = 20.0
-"""Seconds for an agent that has to be ended, on a busy machine."""
-
 BAD_TURNS = [
     ("junk", None, ""),
     ("bad-utf8", None, ""),
@@ -45,7 +42,7 @@ async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
     """How the run ended; the state that the project is in is what follows from that."""
     client.passed()
     await client.ask("execute", {"prompt": prompt}, project)
-    told: dict[str, Any] = (await client.hear("update", "run_finished", patience=LONG))["data"]["data"]
+    told: dict[str, Any] = (await client.hear("update", "run_finished"))["data"]["data"]
     assert told["outcome"] in ("completed", "failed", "timeout")
     await client.hear("update", "project_state", state="IDLE" if told["outcome"] == "completed" else "ERROR")
     return told

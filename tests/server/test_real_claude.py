@@ -24,9 +24,6 @@ from tests.waiting import until
 
 POEM = "one\ntwo\nthree\n"
 
-LONG = 20.0
-"""Seconds that the CLI may take on a busy machine."""
-
 
 @pytest.fixture
 def poem(tmp_path: Path) -> Path:
@@ -58,7 +55,7 @@ async def at_work(poem: Path, model: MessagesStub) -> AsyncIterator[tuple[Server
 
 
 async def finished(client: WireClient) -> dict[str, Any]:
-    told: dict[str, Any] = (await client.hear("update", "run_finished", patience=LONG))["data"]["data"]
+    told: dict[str, Any] = (await client.hear("update", "run_finished"))["data"]["data"]
     return told
 
 
@@ -100,7 +97,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
 
         async def decide(prompt: str, **answer: Any) -> dict[str, Any]:
             await client.ask("execute", {"prompt": prompt}, project)
-            asked: dict[str, Any] = (await client.hear("permission_request", patience=LONG))["data"]
+            asked: dict[str, Any] = (await client.hear("permission_request"))["data"]
             if "updated_input" in answer:
                 answer["updated_input"] = {**asked["input"], **answer["updated_input"]}
             await client.ask("permission_response", {"approval_id": asked["approval_id"], **answer}, project)
@@ -135,7 +132,7 @@ async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_n
         assert (await finished(client))["outcome"] == "completed"
 
         await client.ask("execute", {"prompt": "Watch"}, project)
-        asked = (await client.hear("permission_request", patience=LONG))["data"]
+        asked = (await client.hear("permission_request"))["data"]
         await client.ask("permission_response", {"approval_id": asked["approval_id"], "decision": "allow"}, project)
         await until((poem.parent / "log").exists, "the command")
         killed = await client.ask("agent_kill", project_id=project)
@@ -209,9 +206,9 @@ async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Pa
         await client.ask("execute", {"prompt": "Hello"}, project)
         await until(lambda: agent_processes(server), "the agent's start")
         if moment == "session":
-            await client.hear("update", "session_changed", patience=LONG)
+            await client.hear("update", "session_changed")
         elif moment == "message":
-            await client.hear("agent_message", patience=LONG)
+            await client.hear("agent_message")
         for process in agent_processes(server):
             process.kill()
         assert (await finished(client))["outcome"] == "failed"

@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from drawbridge.server.app import stats
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
-from tests.server.processes import STARTING, Server, refused, serving, start
+from tests.server.processes import Server, refused, serving, start
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE
 
@@ -66,7 +66,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, "--port", "0", "--data-dir", data, "--allow", code.parent)
         assert process.stdout is not None
-        async with asyncio.timeout(STARTING):
+        async with asyncio.timeout(PATIENCE):
             shown = (await process.stdout.readuntil(b"Ctrl-C stops")).decode()
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(PATIENCE):
@@ -127,7 +127,7 @@ async def test_without_settings_it_is_in_the_platforms_place_and_the_home_is_all
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, "--json", "--port", "0")
         assert process.stdout is not None
-        async with asyncio.timeout(STARTING):
+        async with asyncio.timeout(PATIENCE):
             ready = json.loads(await process.stdout.readline())
         assert ready["token_file"] == str(place / "token")
         tls = ssl.create_default_context(cafile=str(place / "tls" / "cert.pem"))
@@ -239,7 +239,7 @@ async def test_the_specifications_variables_count_on_demand_only(data: Path, tmp
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, "--json", "--spec-env", **bare)
         assert process.stdout is not None
-        async with asyncio.timeout(STARTING):
+        async with asyncio.timeout(PATIENCE):
             ready = json.loads(await process.stdout.readline())
         process.terminate()
         await process.communicate()

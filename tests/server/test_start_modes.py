@@ -18,7 +18,7 @@ from tests.server.processes import serving
 from tests.server.wire_client import WireClient
 
 from .test_background_work import asked, decide, state
-from .test_real_claude import LONG, finished, model, poem
+from .test_real_claude import finished, model, poem
 
 pytestmark = pytest.mark.thorough
 
@@ -89,7 +89,7 @@ async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub
         question = await asked(client)
         assert (await state(client, project)).get("permission_mode", "default") == "default"
         await decide(client, project, question, decision="deny")
-        await client.hear("update", "run_finished", patience=LONG)
+        await client.hear("update", "run_finished")
         assert not second.exists()
 
 

@@ -13,6 +13,7 @@ from tests.rigs import claude_rig, gemini_rig
 from tests.rigs.gemini_stub import GeminiStub
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.responses_stub import ResponsesStub
+from tests.waiting import PATIENCE
 
 TRUSTED = "--dangerously-bypass-hook-trust"
 """In place of the person, who tells Codex once that the hook may run."""
@@ -59,7 +60,13 @@ def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
 
 def _run(command: list[str], project: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     ended = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, timeout=50, stdin=subprocess.DEVNULL, text=True
+        command,
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     return ended

@@ -18,6 +18,7 @@ from drawbridge.guard import calls
 from drawbridge.setup import installed
 from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below, stub, without_backups
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("guard")
 
@@ -137,7 +138,9 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
         assert words[:5] == ["-I", "-S", "-c", installed.LOADER, str(stub(agent))]
         assert " ".join(words[5:]) == (OR_ONE if agent == "gemini" else "")
         command = ["/bin/sh", "-c", line]
-        subprocess.run(command, input=event, text=True, check=True, timeout=30, cwd="/", env={}, capture_output=True)
+        subprocess.run(
+            command, input=event, text=True, check=True, timeout=PATIENCE, cwd="/", env={}, capture_output=True
+        )
     calls = [json.loads(line) for line in log.read_text().splitlines()]
     assert [call["input"] for call in calls] == list(AGENTS[agent].events)
     assert {(call["settings"]["agent"], call["settings"]["policy"]) for call in calls} == {(agent, "any")}

@@ -49,7 +49,7 @@ class Terminal:
         self.screen = ""
 
     def wait_for(self, words: str) -> None:
-        end = time.monotonic() + 2 * PATIENCE
+        end = time.monotonic() + PATIENCE
         while not re.search(words, self.screen):
             ready, _, _ = select.select([self._terminal], [], [], max(0, end - time.monotonic()))
             assert ready, f"no {words!r} on the screen:\n{self.screen}"

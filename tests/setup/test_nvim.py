@@ -17,11 +17,12 @@ from drawbridge.setup import nvim as setup_nvim
 from tests import programs
 from tests.nvim.plugin_rig import ROOT
 from tests.setup.conftest import Setup, everything_below
+from tests.waiting import PATIENCE
 
 LOOK = """\
 vim.defer_fn(function() -- once it has started; what is in `-c` comes before
   local seen = {}
-  vim.wait(10000, function()
+  vim.wait(60000, function()
     local ok, status = pcall(function() return require('drawbridge').status() end)
     seen = ok and status or { problem = status }
     return not ok or seen.state == 'listening' or not WAIT
@@ -59,7 +60,9 @@ def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
     script = Path(os.environ["TMPDIR"]) / "look.lua"
     script.write_text(LOOK.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=True, stdin=subprocess.DEVNULL
+    )
     seen: dict[str, Any] = json.loads(ended.stdout)
     return seen
 

@@ -15,7 +15,7 @@ from drawbridge.transport import http_server as door_module
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
 from tests.protocols.bytes_of import close, frame, giant_frame_head, more, ping, request, text
 from tests.transport.rig import TOKEN, Client, ServerRig, handshake, plain
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ async def test_who_does_not_read_is_not_read_from_and_slows_nobody(rig: ServerRi
     assert peer.drains == 0
     for _ in range(20):
         quick.send(text("hello"))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             assert await quick.hear_text() == "hello"
     slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
     received = asyncio.create_task(slow.rest())

@@ -10,7 +10,7 @@ import ssl
 import pytest
 
 from drawbridge.transport.tls_acceptor import TlsAcceptor
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 async def test_connections_are_accepted_after_an_error(
@@ -30,7 +30,7 @@ async def test_connections_are_accepted_after_an_error(
     address = listener.getsockname()
     acceptor = TlsAcceptor(listener, context, asyncio.Protocol, shaking=15, closing=1)
     with contextlib.ExitStack() as stack:
-        first, second = (stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(2))
+        first, second = (stack.enter_context(socket.create_connection(address, timeout=PATIENCE)) for _ in range(2))
         await until(lambda: acceptor.shaking == 1, "the second handshake")
         assert await asyncio.to_thread(first.recv, 1) == b""
         second.setblocking(False)

@@ -124,7 +124,7 @@ async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: 
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         await owner.tell("project_join", project_id=project)
         await owner.tell("execute", {"prompt": "/lines 1500"}, project)
-        await owner.hear("update", "run_finished", patience=20)
+        await owner.hear("update", "run_finished")
     async with attached(server, directory) as person:
         await person.sees("Line 1500")
         assert "Line 1000\n" not in person.history

@@ -11,12 +11,6 @@ from . import rig
 from .desk import Desk
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.timeout(120))  # seconds: the first one waits for VS Code to start
-
-
 @pytest.fixture(scope="session")
 def vscode() -> Iterator[rig.VSCode]:
     with rig.running() as vscode:

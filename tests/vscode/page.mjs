@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
 const { chromium } = createRequire(import.meta.url)(process.env.DRAWBRIDGE_TEST_PLAYWRIGHT);
-const PATIENCE = 10_000; // ms
+const PATIENCE = 60_000; // ms, as tests/waiting.py
 const pages = new Map();
 
 const browser = await chromium.launch({
@@ -20,7 +20,7 @@ async function run(command) {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
     page.setDefaultTimeout(PATIENCE);
     pages.set(name, page);
-    await page.goto(command.open, { waitUntil: 'domcontentloaded', timeout: 3 * PATIENCE });
+    await page.goto(command.open, { waitUntil: 'domcontentloaded', timeout: PATIENCE });
     return null;
   }
   const page = pages.get(name);

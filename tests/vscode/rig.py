@@ -26,14 +26,12 @@ from urllib.parse import quote
 from drawbridge.setup import vsix
 from tests import programs
 from tests.rigs.browser import BrowserProcess
+from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 EXTENSION = HERE.parent.parent / "extensions" / "vscode"
 
-PATIENCE = 15.0
-START_PATIENCE = 30.0
-"""Seconds: for what a running VS Code does, and for starting one on a busy machine."""
 
 SETTINGS = {
     "chat.disableAIFeatures": True,
@@ -64,7 +62,7 @@ def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATI
 class Lines:
     """JSON objects, one a line, over a Unix socket: what the extension and the probe use."""
 
-    def __init__(self, address: Path, *, timeout: float = START_PATIENCE) -> None:
+    def __init__(self, address: Path, *, timeout: float = PATIENCE) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(timeout)
         try:
@@ -176,7 +174,12 @@ class VSCode:
             vsix.pack(folder, packed)
             arguments += ["--install-extension", str(packed)]
         done = subprocess.run(
-            self._command(*arguments), env=self._environment, capture_output=True, text=True, timeout=60, check=False
+            self._command(*arguments),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -195,7 +198,7 @@ class VSCode:
             found = re.search(r"HTTP server listening on (http://127\.0\.0\.1:\d+)", log.read_text())
             return found and found[1]
 
-        return wait_until(url, "code-server", timeout=START_PATIENCE)
+        return wait_until(url, "code-server")
 
     def window(self, *folders: Path) -> Window:
         """A new window that shows these folders, ready."""
@@ -209,12 +212,12 @@ class VSCode:
             query = f"workspace={quote(str(workspace))}"
         known = set(self._probes.iterdir())
         self.browser.tell(open=f"{self._url}/?{query}", page=name)
-        fresh = wait_until(lambda: set(self._probes.iterdir()) - known, "the probe", timeout=START_PATIENCE)
+        fresh = wait_until(lambda: set(self._probes.iterdir()) - known, "the probe")
         (address,) = fresh
         probe = self._everything.enter_context(Lines(address))
         window = Window(self.browser, name, probe, int(address.stem), self.sockets)
         expected = max(1, len({os.path.realpath(folder) for folder in folders}))
-        wait_until(lambda: len(window.sockets()) == expected, "the extension's socket", timeout=START_PATIENCE)
+        wait_until(lambda: len(window.sockets()) == expected, "the extension's socket")
         return window
 
     def close(self) -> None:

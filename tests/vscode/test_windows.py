@@ -25,8 +25,6 @@ ADD_FOLDER = """
 const { workspace, Uri } = vscode;
 workspace.updateWorkspaceFolders(workspace.workspaceFolders.length, 0, { uri: Uri.file(argument) });
 """
-GONE_PATIENCE = 60.0
-"""VS Code ends the extension host of a closed window 5 to 20 s later, as it pleases (code-server 4)."""
 
 DROP_FOLDER = "vscode.workspace.updateWorkspaceFolders(vscode.workspace.workspaceFolders.length - 1, 1)"
 
@@ -68,8 +66,8 @@ def test_a_window_s_socket_goes_with_it_and_no_other(desk: Desk, vscode: VSCode)
     (vscode.directory / "link").symlink_to(folder)
     with contextlib.closing(vscode.window(vscode.directory / "link")) as window:
         assert [path.name for path in window.sockets()] == [name(folder, window)]
-    wait_until(lambda: not window.sockets(), "the socket's end", timeout=GONE_PATIENCE)
-    wait_until(lambda: not is_alive(window.pid), "the extension host's end", timeout=GONE_PATIENCE)
+    wait_until(lambda: not window.sockets(), "the socket's end")
+    wait_until(lambda: not is_alive(window.pid), "the extension host's end")
     assert len(desk.window.sockets()) == 2
     assert list(vscode.sockets.glob(".*")) == []
 

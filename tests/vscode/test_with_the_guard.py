@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 from .desk import NOTEBOOK, Desk
 from .rig import wait_until
 
@@ -27,7 +29,7 @@ def hook(desk: Desk, event: str, tool: str, *flags: str, **tool_input: Any) -> A
     call |= {"tool_name": tool, "tool_input": tool_input, "tool_use_id": "t1", "prompt": "hello"}
 
     command = [sys.executable, "-m", "drawbridge", "hook", "--socket-dir", str(desk.socket.parent), *flags]
-    done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, timeout=PATIENCE, check=True)
     return json.loads(done.stdout)
 
 

@@ -12,6 +12,7 @@ from drawbridge.agents.gemini.driver import Gemini
 from tests import programs
 from tests.rigs import gemini_rig
 from tests.rigs.gemini_stub import GeminiStub, Part, text
+from tests.waiting import PATIENCE
 
 HOLD = text("(the model is silent)")
 
@@ -26,7 +27,7 @@ class HoldingStub(GeminiStub):
     def answer(self, body: dict[str, Any]) -> list[Part]:
         parts = super().answer(body)
         if HOLD in parts:
-            self._over.wait(30)
+            self._over.wait(PATIENCE)
         return parts
 
     def __exit__(self, *_: object) -> None:

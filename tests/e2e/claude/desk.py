@@ -16,6 +16,7 @@ from tests.rigs.claude_rig import Claude
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.neovim_rig import ROOT, Neovim
 from tests.rigs.tmux import Pane, Tmux
+from tests.waiting import PATIENCE
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
 """A directory: sessions that a test names are recorded there by ``tools/record_ide.py``."""
@@ -81,7 +82,9 @@ class Desk(contextlib.ExitStack):
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:
         """Start a recorder before the bridge of ``lock``; the port on which it listens."""
-        said = subprocess.run([programs.claude(), "--version"], capture_output=True, text=True, check=True, timeout=20)
+        said = subprocess.run(
+            [programs.claude(), "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE
+        )
         transcript = Path(RECORD_INTO or ".") / f"{said.stdout.split()[0]}-{name}.jsonl"
         script = str(ROOT / "tools" / "record_ide.py")
         shown = ("--what", what, "--replace", f"{self.project}=/project")

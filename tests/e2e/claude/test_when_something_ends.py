@@ -35,7 +35,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     second = wait_until(renewed)
     assert second["authToken"] == first["authToken"]
     assert wait_for_lock() == lock, "the same port again"
-    neovim.wait_for_agents(timeout=20)
+    neovim.wait_for_agents()
     desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
@@ -77,7 +77,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")
     neovim.command("DrawbridgeClaude")
-    neovim.pane.wait_for("Claude Code v", "manual mode on", "❯", timeout=20)
+    neovim.pane.wait_for("Claude Code v", "manual mode on", "❯")
     neovim.wait_for_agents()
     desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 

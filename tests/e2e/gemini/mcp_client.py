@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError  # type: ignore[import-not-found]
 from mcp.types import NotificationParams  # type: ignore[import-not-found]
 from pydantic import ConfigDict
 
-PATIENCE = 10
+PATIENCE = 60  # seconds, as tests/waiting.py, which this program can't import
 """Seconds."""
 
 

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE
+
 from .transcript import Transcript, shown_headers
 
 LONGEST_GAP = 10
@@ -84,7 +86,7 @@ class Middleman(contextlib.AbstractContextManager["Middleman"]):
                     self._stream.shutdown(socket.SHUT_RDWR)
                 self._stream = None
 
-    def wait_for_event(self, fits: Callable[[Any], bool], *, timeout: float = 15) -> None:
+    def wait_for_event(self, fits: Callable[[Any], bool], *, timeout: float = PATIENCE) -> None:
         """Until a message that fits has come by an event stream."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(map(fits, self.events)), timeout):

@@ -200,6 +200,6 @@ def test_a_first_start_in_neovim_is_connected_without_a_question(desk: Desk) -> 
 
     neovim.command("DrawbridgeGemini")
 
-    neovim.wait_for_agents(timeout=60)
+    neovim.wait_for_agents()
     assert "Do you want to connect" not in neovim.pane.screen
     assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"

@@ -47,7 +47,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
     neovim.command("DrawbridgeGemini")
-    neovim.pane.wait_for("Gemini CLI v", "Type your message", timeout=20)
+    neovim.pane.wait_for("Gemini CLI v", "Type your message")
     neovim.wait_for_agents(1)
     desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
 

@@ -12,8 +12,9 @@ from .desk import Desk
 
 POEM = "one\ntwo\nthree\n"
 
+pytestmark = [pytest.mark.thorough, pytest.mark.turns]
 
-@pytest.mark.thorough
+
 def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     song = desk.file("song.txt", POEM)
@@ -43,7 +44,6 @@ def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
     assert (poem.read_text(), song.read_text()) == ("one\nTWO\nthree\n", "one\ntwo\nTHREE\n")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["replace", "write_file"])
 def test_the_second_for_the_same_file_waits_and_holds_both_changes(desk: Desk, tool: str) -> None:
     poem = desk.file("poem.txt", POEM)

@@ -20,6 +20,7 @@ from tests.rigs.messages_stub import Block, MessagesStub, ModelRequest
 from tests.rigs.neovim_rig import Neovim
 from tests.rigs.tmux import Pane, Tmux, wait_until
 from tests.setup import headless
+from tests.waiting import PATIENCE
 
 STUCK = "Press ENTER"
 
@@ -57,7 +58,7 @@ class GuardedDesk(Desk):
         command = [sys.executable, "-m", "drawbridge", *words]
         environment = claude_rig.environment(self.model) | {"DRAWBRIDGE_HOOK_SOCKET_DIR": str(self.sockets)}
         return subprocess.run(
-            command, cwd=self.project, env=environment, text=True, capture_output=True, timeout=20, check=False
+            command, cwd=self.project, env=environment, text=True, capture_output=True, timeout=PATIENCE, check=False
         )
 
     def nvim(self, *files: Path, program: Path | None = None, plugin: bool = False, cwd: Path | None = None) -> Neovim:
@@ -90,7 +91,7 @@ class GuardedDesk(Desk):
         """One prompt without a dialog, to its end; what the model was told from the prompt on."""
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
-        assert pane.wait_for_exit(timeout=30) == 0
+        assert pane.wait_for_exit() == 0
         return "\n".join(request.told for request in self.model.requests[before:])
 
     def start_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> Pane:
@@ -112,7 +113,7 @@ class GuardedDesk(Desk):
         environment = claude_rig.environment(self.model)
         before = time.monotonic()
         said = subprocess.run(
-            self.guards[agent], input=json.dumps(call).encode(), env=environment, capture_output=True, timeout=20
+            self.guards[agent], input=json.dumps(call).encode(), env=environment, capture_output=True, timeout=PATIENCE
         )
         took = time.monotonic() - before
         assert (said.returncode, said.stderr) == (0, b"")

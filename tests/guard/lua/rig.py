@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drawbridge.guard import ask, find
-from tests.nvim.rig import PATIENCE, Person, headless
+from tests.nvim.rig import Person, headless
+from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 

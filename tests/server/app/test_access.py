@@ -272,7 +272,7 @@ async def test_there_is_nothing_else_but_a_word_of_health(server: Server) -> Non
     assert await status_of(server, "/health") == 404, "it is no WebSocket"
 
     def get(path: str, **headers: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         body = answer.read()

@@ -21,7 +21,7 @@ from tests.protocols.bytes_of import close, request, text
 from tests.server.app.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
 from tests.transport.rig import Client
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 class Socket:
@@ -220,7 +220,7 @@ async def test_room_is_there_when_most_has_left_or_the_client_is_gone(rig: Rig) 
     waiting = [asyncio.create_task(rig.outbox.room())]
     await turn()
     rig.outbox.close()
-    await asyncio.wait_for(waiting[0], 1)
+    await asyncio.wait_for(waiting[0], PATIENCE)
     await asyncio.wait_for(rig.outbox.room(), 1)
 
 
@@ -230,7 +230,7 @@ async def test_a_waiter_that_was_given_up_harms_nobody(rig: Rig) -> None:
     await turn()
     given_up.cancel()
     rig.release()
-    await asyncio.wait_for(kept, 1)
+    await asyncio.wait_for(kept, PATIENCE)
 
 
 STEPS = st.lists(
@@ -306,7 +306,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
     await join_all(server)
     assert len(server.core.subscribers) == 2
     line = json.dumps({"type": "assistant", "text": "x" * 100_000}).encode()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         for seq in range(1, 1_000):
             server.core.say_line(line, seq)
             await client.hear("agent_message")
@@ -381,7 +381,7 @@ async def test_requests_of_a_client_that_reads_slowly_are_still_heard(server: Se
 
 
 async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         clients = [
             await connect(server.url, additional_headers={"Authorization": f"Bearer {TOKEN}"}, proxy=None)
             for _ in range(100)

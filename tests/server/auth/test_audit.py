@@ -23,7 +23,7 @@ from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
 from tests.server.processes import serving
 from tests.server.wire_client import WireClient, connected
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 def read(data: Path) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def test_several_processes_write_it_and_nothing_is_lost_or_torn(
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(20)
+        writer.join(PATIENCE)
         assert writer.exitcode == 0
     found = [json.loads(line) for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
     assert {(line["who"], line["number"]) for line in found} == {(who, n) for who in range(3) for n in range(200)}

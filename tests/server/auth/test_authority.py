@@ -28,6 +28,7 @@ from drawbridge.server.auth.tls import (
 from tests.server.auth.rig import OWNER, Server, serving
 from tests.server.processes import serving as process_serving
 from tests.server.wire_client import connected
+from tests.waiting import PATIENCE
 
 NAMES = ["localhost", "127.0.0.1", "::1", "my-laptop", "agents.example", "203.0.113.7"]
 
@@ -184,9 +185,9 @@ def test_a_certificate_that_signs_itself_goes_on_until_it_is_renewed(tmp_path: P
 
 def get(port: int, path: str, context: ssl.SSLContext | None) -> tuple[int, str | None, bytes]:
     if context is None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     else:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=15, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)
     connection.request("GET", path)
     answer = connection.getresponse()
     found = answer.status, answer.headers["Content-Type"], answer.read()

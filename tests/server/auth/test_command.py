@@ -14,11 +14,12 @@ import pytest
 from drawbridge.server.auth.devices import TOKEN
 from tests.server.processes import serving
 from tests.server.wire_client import connected
+from tests.waiting import PATIENCE
 
 
 def drawbridge(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "drawbridge", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.fixture

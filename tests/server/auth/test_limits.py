@@ -76,7 +76,7 @@ async def status(
     fields |= {"Authorization": f"Bearer {token}"} if token is not None else {}
 
     def ask() -> tuple[int, http.client.HTTPMessage, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("GET", "/ws", headers=fields)
         answer = connection.getresponse()
         body = answer.read().decode() if answer.status != 101 else ""
@@ -203,7 +203,7 @@ async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, c
 async def test_plain_requests_of_one_address_are_limited(server: Server, clock: Clock) -> None:
     async def get(address: str, times: int) -> set[int]:
         def ask() -> set[int]:
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
             seen = set()
             for _ in range(times):
                 connection.request("GET", "/health", headers={"X-Forwarded-For": address})

@@ -83,7 +83,7 @@ async def asking(server: Server, owner: WireClient, prompt: str = "please change
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": prompt}, project)
-    yield await owner.hear("permission_request", patience=15)
+    yield await owner.hear("permission_request")
     await owner.ask("agent_kill", project_id=project)
 
 
@@ -261,10 +261,10 @@ async def test_a_confined_device_hears_nothing_of_others(
     for project in (secret, mine):
         await owner.ask("project_join", project_id=project)
         await owner.ask("execute", {"prompt": "please change"}, project)
-        question = await owner.hear("permission_request", patience=15)
+        question = await owner.hear("permission_request")
         given = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
         await owner.ask("permission_response", given, project)
-        await owner.hear("update", "run_finished", patience=15)
+        await owner.hear("update", "run_finished")
     await server.monitor.report(server.clients)
     stats = (await confined.hear("update", "stats"))["data"]["data"]
     await owner.ask("project_delete", project_id=secret)

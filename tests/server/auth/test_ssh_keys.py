@@ -475,7 +475,7 @@ def agent(tmp_path: Path, ssh_keygen: str) -> Iterator[dict[str, str]]:
         yield variables
     finally:
         process.terminate()
-        process.wait(5)
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])

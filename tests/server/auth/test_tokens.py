@@ -26,7 +26,7 @@ from drawbridge.server.auth.devices import FILE, TOKEN, Devices, new_code
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import WireClient, connected
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 LONG_AGO = timedelta(days=-1)
 
@@ -47,7 +47,7 @@ async def refusal(server: Server, token: str) -> tuple[str, int | None]:
 
 
 def handshake(server: Server, token: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("GET", "/health", headers={"Authorization": f"Bearer {token}"})
     answer = connection.getresponse()
     body = answer.read().decode()

@@ -15,7 +15,7 @@ from drawbridge.server.notifications.web_push import packed
 from tests.server.notifications.service import Service
 from tests.server.processes import refused, serving
 from tests.server.wire_client import WireClient
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 UNCOMPRESSED = PublicFormat.UncompressedPoint
 POINT = packed(ec.generate_private_key(ec.SECP256R1()).public_key().public_bytes(Encoding.X962, UNCOMPRESSED))
@@ -50,7 +50,7 @@ async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_fro
             async with server.client() as client:
                 await runs(client, tmp_path / "blog", "/quick")
                 await client.hear("update", "run_finished")
-                deaf.settimeout(5)
+                deaf.settimeout(PATIENCE)
                 posting, _ = await asyncio.to_thread(deaf.accept)
                 assert (await client.ask("health_check"))["type"] == "health"
             with posting:

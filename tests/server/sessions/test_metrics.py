@@ -16,13 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from drawbridge.server.sessions.metrics import BOUNDS, Metrics
 from tests.server.processes import refused, serving
+from tests.waiting import PATIENCE
 
 OUTCOMES = ("completed", "failed", "killed", "timeout", "interrupted")
 
 
 def fetched(url: str, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, str]:
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=15)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()

@@ -22,7 +22,7 @@ from drawbridge.server.sessions.processes import FILE, Entry, Running
 from tests.agents.rig import eventually, lives
 from tests.server.bad_claude import bad_claude, project, words
 from tests.server.processes import serving
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 Start = Callable[..., int]
 SLEEP = [sys.executable, "-I", "-S", "-c", "print(flush=True); import time; time.sleep(600)"]
@@ -130,7 +130,7 @@ def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, 
         [sys.executable, tmp_path / "server.py", tmp_path, "as an agent"],
         env={**os.environ, MARK: mark},
         capture_output=True,
-        timeout=20,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"alive\n", b"")
 

@@ -171,7 +171,7 @@ async def test_a_start_without_indexes_lists_before_it_reads(tmp_path: Path, mon
     may_read, scan = threading.Event(), index.scan
 
     def held(path: str, segment: index.Segment, report: index.Report) -> int:
-        assert may_read.wait(30)
+        assert may_read.wait(PATIENCE)
         read.append(path)
         return scan(path, segment, report)
 

@@ -41,7 +41,7 @@ needs_mount = pytest.mark.skipif(not can_mount(), reason="this user may not moun
 
 
 def run(command: list[str]) -> None:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == "ok\n", done.stderr
 
 

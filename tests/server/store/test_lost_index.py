@@ -14,6 +14,7 @@ import pytest
 from drawbridge.server.store import index, log
 from drawbridge.server.store.log import History, rebuild
 from tests.server.store.rig import all_seqs, at, files, fill, message, open_history, read_independently, seqs
+from tests.waiting import PATIENCE
 
 RECORDS = 1_000
 EACH = 100
@@ -174,7 +175,7 @@ def test_reading_writing_and_rebuilding_at_once(history: History) -> None:
         history.append("claude", message("meanwhile"), at(RECORDS + more))
         more += 1
     for reader in readers:
-        reader.join(60)
+        reader.join(PATIENCE)
     assert failed == []
     assert all_seqs(history) == list(range(1, RECORDS + more + 1))
 
@@ -189,7 +190,7 @@ async def test_the_last_used_history_is_rebuilt_first(tmp_path: Path, scanned: l
         (tmp_path / name / "index.json").unlink()
         histories.append(open_history(tmp_path / name))
     assert scanned == []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await rebuild(histories)
     assert scanned == [*files(tmp_path / "newest"), *files(tmp_path / "older"), *files(tmp_path / "old")]
     for one in histories:

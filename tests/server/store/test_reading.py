@@ -15,6 +15,7 @@ from drawbridge.server.store import log as module
 from drawbridge.server.store.index import Report, Segment, read_block
 from drawbridge.server.store.log import History, Record
 from tests.server.store.rig import NOON, all_seqs, at, fill, message, open_history, seqs
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(params=["in many files", "in one file"])
@@ -138,7 +139,7 @@ def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
     reader = threading.Thread(target=read)
     reader.start()
     fill(history, 5_000)
-    reader.join(30)
+    reader.join(PATIENCE)
     assert not failed
     assert seen == list(range(1, 5_001))
 

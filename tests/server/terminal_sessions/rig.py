@@ -13,8 +13,6 @@ from tests.rigs.messages_stub import Block, MessagesStub, text, tool_use, write
 from tests.server.wire_client import WireClient
 
 Message = dict[str, Any]
-PATIENCE = 15.0
-"""Seconds for something that the real CLI has to do first."""
 
 
 class Models(MessagesStub):
@@ -69,7 +67,7 @@ class Phone:
 
     async def session(self, **fields: Any) -> Message:
         """The terminal session that appears by itself."""
-        created = await self.client.hear("update", "project_created", patience=PATIENCE)
+        created = await self.client.hear("update", "project_created")
         info: Message = created["data"]["data"]
         self.project = info["id"]
         assert info["desk"], info
@@ -78,7 +76,7 @@ class Phone:
 
     async def question(self, tool: str) -> Message:
         """The next one about this tool."""
-        heard = await self.client.hear("permission_request", patience=PATIENCE, tool_name=tool)
+        heard = await self.client.hear("permission_request", tool_name=tool)
         data: Message = heard["data"]
         return data
 
@@ -88,16 +86,14 @@ class Phone:
 
     async def withdrawn(self, question: Message) -> str:
         """The reason why the question was withdrawn."""
-        heard = await self.client.hear(
-            "update", "permission_withdrawn", patience=PATIENCE, approval_id=question["approval_id"]
-        )
+        heard = await self.client.hear("update", "permission_withdrawn", approval_id=question["approval_id"])
         reason: str = heard["data"]["data"]["reason"]
         return reason
 
     async def state(self, state: str) -> Message:
         """The session, once it is in that state."""
         while True:
-            heard = await self.client.hear("update", "project_state", patience=PATIENCE)
+            heard = await self.client.hear("update", "project_state")
             info: Message = heard["data"]["data"]
             if info["id"] == self.project and info["desk"]["state"] == state:
                 return info

@@ -20,7 +20,7 @@ from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
 from tests.server.wire_client import WireClient
 
-from .rig import PATIENCE, Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedDesk
 
 POEM = "one\ntwo\nthree\n"
 SHOUTED = "one\nTWO\nthree\n"
@@ -36,7 +36,7 @@ async def following(server: Server) -> AsyncIterator[Phone]:
 
 async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
     """Who has answered, and what."""
-    heard = await client.hear("update", "permission_resolved", patience=PATIENCE, approval_id=question["approval_id"])
+    heard = await client.hear("update", "permission_resolved", approval_id=question["approval_id"])
     data = heard["data"]["data"]
     return data["by"], data["decision"]
 
@@ -74,7 +74,7 @@ async def test_an_agent_of_the_server_is_answered_in_neovim(desk: ServedDesk, wi
         assert await resolved(phone.client, question) == ("Neovim", "allow")
         wait_for_text(desk.project / "poem.txt", "one\nzwei\nthree\nYou said: More\n")
         neovim.wait_until_closed()
-        await phone.client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        await phone.client.hear("update", "run_finished", outcome="completed")
         neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "zwei", "three", "You said: More"])
 
 
@@ -83,7 +83,7 @@ async def test_an_answer_of_a_client_closes_the_view_in_neovim(desk: ServedDesk,
     async with proposing(desk, with_demo) as (neovim, phone, question):
         await phone.answer(question, "deny", message="no")
         neovim.wait_until_closed()
-        await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        await phone.client.hear("update", "run_finished")
         assert (desk.project / "poem.txt").read_text() == POEM
 
 

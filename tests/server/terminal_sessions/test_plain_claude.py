@@ -15,7 +15,7 @@ from tests.rigs.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
 from tests.rigs.messages_stub import Block, edit, read, text, tool_use, write
 from tests.server.processes import Server, serving
 
-from .rig import PATIENCE, Phone, ServedDesk
+from .rig import Phone, ServedDesk
 
 QUESTION = {
     "question": "Which one?",
@@ -108,7 +108,7 @@ async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: S
         assert new.read_text() == "theirs\n"
         assert (desk.project / "made").exists()
         assert not (desk.project / "unwanted").exists()
-        finished = await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        finished = await phone.client.hear("update", "run_finished")
         assert finished["data"]["data"]["outcome"] == "interrupted"
         await phone.state("finished")
 
@@ -189,10 +189,10 @@ async def test_a_run_of_the_server_is_not_told_twice(desk: ServedDesk, home: Any
         created = await client.ask("project_create", {"path": str(desk.project), "agent": "claude", "join": True})
         project = created["project_id"]
         await client.ask("execute", {"prompt": "Do it"}, project)
-        question = await client.hear("permission_request", patience=PATIENCE)
+        question = await client.hear("permission_request")
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
         await client.ask("permission_response", given, project)
-        await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        await client.hear("update", "run_finished", outcome="completed")
         projects = (await client.ask("project_list"))["data"]["projects"]
         assert [one["id"] for one in projects] == [project]
     assert (desk.project / "made").exists()

@@ -16,8 +16,9 @@ from tests.rigs import claude_rig
 from tests.rigs.messages_stub import Block, text, tool_use
 from tests.rigs.tmux import wait_until
 from tests.server.processes import Server
+from tests.waiting import PATIENCE
 
-from .rig import PATIENCE, Phone, ServedDesk
+from .rig import Phone, ServedDesk
 
 pytestmark = pytest.mark.thorough
 
@@ -34,7 +35,7 @@ def run_claude(desk: ServedDesk, *words: str) -> str:
         env=claude_rig.environment(desk.model),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     ).stdout
 
@@ -46,7 +47,7 @@ def daemon(desk: ServedDesk) -> Iterator[None]:
     yield
     run_claude(desk, "daemon", "stop", "--any")
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: None if processes() else True, timeout=10)
+        wait_until(lambda: None if processes() else True)
     for process in processes():  # on a busy machine the daemon may not take the word of it
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -77,7 +78,7 @@ async def test_a_background_session_asks_a_client(desk: ServedDesk, server: Serv
         session = await phone.session()
         assert session["desk"]["background"]
         await phone.answer(await phone.question("Bash"), "allow")
-        await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        await client.hear("update", "run_finished", outcome="completed")
         assert (await phone.state("finished"))["desk"]["background"]
         assert (desk.project / "made").exists()
         listed = (await client.ask("project_list"))["data"]["projects"]
@@ -95,7 +96,7 @@ async def test_a_session_moved_to_the_background_is_linked(desk: ServedDesk, ser
         for prompt, answer in [("First words", "Hello there."), ("Second words", "Hello again.")]:
             claude.prompt(prompt)
             claude.pane.wait_for(answer)
-            await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+            await client.hear("update", "run_finished", outcome="completed")
         claude.pane.press("Left")
         claude.pane.wait_for("describe a task for a new session")
         after = await phone.session()

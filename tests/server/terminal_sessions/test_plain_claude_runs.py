@@ -13,14 +13,14 @@ from tests.rigs.messages_stub import HOLD, failure, read, text, tool_use
 from tests.server.processes import Server
 from tests.waiting import until
 
-from .rig import PATIENCE, Phone, ServedDesk
+from .rig import Phone, ServedDesk
 
 pytestmark = pytest.mark.thorough
 
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
     """The next run that ends so."""
-    heard = await phone.client.hear("update", "run_finished", patience=PATIENCE, outcome=outcome)
+    heard = await phone.client.hear("update", "run_finished", outcome=outcome)
     data: dict[str, Any] = heard["data"]["data"]
     return data
 

@@ -9,8 +9,9 @@ from drawbridge.server.terminal_sessions import session as session_module
 from tests.rigs.claude_rig import EDIT_DIALOG, YES
 from tests.rigs.messages_stub import Block, text, tool_use, write
 from tests.server.processes import Server
+from tests.waiting import PATIENCE
 
-from .rig import PATIENCE, Phone, ServedDesk
+from .rig import Phone, ServedDesk
 
 TASK = "Write the sub file"
 WAITS = "Waiting for 1 background agent"
@@ -48,7 +49,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, 
     script(desk, write(new, "theirs\n"))
     claude = desk.plain_claude()
     claude.prompt("Go")
-    claude.pane.wait_for(EDIT_DIALOG, timeout=PATIENCE)
+    claude.pane.wait_for(EDIT_DIALOG)
     async with server.client() as client:
         (session,) = (await client.ask("project_list"))["data"]["projects"]
         assert (session["desk"]["state"], session["desk"]["in_terminal"]) == ("waiting", True)
@@ -62,7 +63,6 @@ async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(150)  # beyond its own longest wait, whose error shows the screen
 async def test_the_dialog_appears_when_nobody_answers(desk: ServedDesk, server: Server) -> None:
     """After the constant's time, with a connected client that does not answer."""
     new = desk.project / "sub.txt"

@@ -14,7 +14,7 @@ from tests.rigs.messages_stub import text, tool_use
 from tests.rigs.neovim_rig import Neovim
 from tests.server.processes import Server, serving
 
-from .rig import PATIENCE, Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedDesk
 
 HELD_LETTERS = "Half a line"
 
@@ -63,7 +63,7 @@ async def claude_in_neovim(desk: ServedDesk, server: Server) -> AsyncIterator[tu
         await phone.follow()
         neovim.command("DrawbridgeClaude")
         await phone.session()
-        neovim.pane.wait_for("❯", timeout=PATIENCE)
+        neovim.pane.wait_for("❯")
         neovim.wait_for(f"return ({function(SCREEN)}):find('⧉', 1, true) ~= nil", what="was not connected")
         neovim.pane.press("C-\\", "C-n", "C-w", "p")
         neovim.pane.type("A")
@@ -101,7 +101,7 @@ async def test_a_client_prompts_it_while_the_person_types_beside_it(desk: Served
         desk.model.will_say(text("It rhymes."))
         accepted = await execute(phone, "Does it\nrhyme? See \x1b[201~ poem.txt \x1b[31m🎉")
         assert accepted["type"] == "accepted", accepted
-        finished = await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        finished = await phone.client.hear("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == accepted["data"]["run_id"]
         assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in desk.model.requests[-1].told
         assert len(desk.model.requests) == 1
@@ -159,6 +159,6 @@ async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: 
         desk.model.will_say(text("Many."))
         at_rest(neovim)
         assert (await execute(phone, many))["type"] == "accepted"
-        await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        await phone.client.hear("update", "run_finished")
         assert many in desk.model.requests[-1].told
         assert await prompts(phone) == [("half typed", "desk"), (many, "phone")]

@@ -20,9 +20,9 @@ from tests.rigs.claude_rig import EDIT_DIALOG, Claude
 from tests.rigs.messages_stub import read, text, write
 from tests.rigs.neovim_rig import Neovim
 from tests.server.processes import Server
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
-from .rig import PATIENCE, Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedDesk
 
 DEAF_SECONDS = 0.6
 """The CLI's dialog takes no key before."""

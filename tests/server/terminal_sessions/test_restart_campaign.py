@@ -60,7 +60,6 @@ async def answer_it(client: WireClient, given: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_servers_that_are_killed_at_any_moment(home: Path, seed: int) -> None:
     random, heard = Random(seed), dict[str, Message]()

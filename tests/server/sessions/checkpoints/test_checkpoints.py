@@ -13,6 +13,7 @@ from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
 from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
 from drawbridge.server.sessions.git import NoCheckpoint
 from tests.server.sessions.checkpoints.rig import RUN, a_run, everything, git, make_project
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_run_is_asked_about_in_the_moment_in_which_it_ends_on_a_servers_own_lo
     """In a process of its own: uvloop keeps a pipe for as long as its process lives."""
     pytest.importorskip("uvloop")
     command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
     assert said.splitlines() == ["['poem.txt']"] * 3
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from tests.agents.rig import BAD_AGENT
 from tests.server.processes import serving
 from tests.server.sessions.checkpoints.rig import make_project
-from tests.waiting import PATIENCE
 
 
 async def test_two_file_writes_run_no_program(tmp_path: Path) -> None:
@@ -29,9 +28,7 @@ async def test_two_file_writes_run_no_program(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
         created = await client.ask("project_create", {"path": str(project), "agent": "claude", "join": True})
         begun = await client.ask("execute", {"prompt": "say done"}, created["project_id"])
-        assert (await client.hear("update", "run_finished", patience=PATIENCE))["data"]["data"][
-            "outcome"
-        ] == "completed"
+        assert (await client.hear("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
         changes = await client.ask("run_changes", {"run_id": begun["data"]["run_id"]}, created["project_id"])
         assert changes["data"]["files"] == [{"path": ".gitattributes", "change": "added"}]
     assert not ran.exists(), ran.read_text()

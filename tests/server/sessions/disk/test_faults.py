@@ -218,7 +218,7 @@ def fill(place: Path, leaving: int) -> Path:
 
 
 async def finished(client: WireClient) -> tuple[str, str | None]:
-    data = (await client.hear("update", "run_finished", patience=20))["data"]["data"]
+    data = (await client.hear("update", "run_finished"))["data"]["data"]
     return data["outcome"], data.get("code")
 
 

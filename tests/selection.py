@@ -1,0 +1,65 @@
+"""Which test files use a Neovim: those that get it from ``tests/programs.py``, themselves or through a helper or fixture."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NVIM = frozenset({"nvim", "nvims", "each_nvim"})
+"""The functions of ``tests/programs.py`` that find one."""
+
+
+@functools.cache
+def uses_nvim(file: Path) -> bool:
+    return any(_finds_nvim(helper) for helper in _reached(file))
+
+
+def _reached(file: Path) -> set[Path]:
+    """The file, the ``conftest.py`` of its folders, and the helpers in ``tests/`` that they import, directly or not."""
+    found, ahead = {file}, [file]
+    while ahead:
+        new = set(_known(ahead.pop())) - found
+        found |= new
+        ahead += new
+    return found
+
+
+@functools.cache
+def _known(file: Path) -> tuple[Path, ...]:
+    above = (folder / "conftest.py" for folder in file.parents if folder.is_relative_to(ROOT / "tests"))
+    names = (ROOT / Path(*name.split(".")).with_suffix(".py") for name in _imports(file))
+    return tuple(known for known in (*above, *names) if known.is_file())
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """Full names of modules, and of what is imported from them, which may be modules too."""
+    package = file.parent.relative_to(ROOT).parts
+    for node in ast.walk(_parsed(file)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            yield module
+            yield from (f"{module}.{name.name}" for name in node.names)
+
+
+def _finds_nvim(file: Path) -> bool:
+    for node in ast.walk(_parsed(file)):
+        if isinstance(node, ast.ImportFrom) and node.module == "tests.programs":
+            found = {name.name for name in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "programs":
+            found = {node.attr}
+        else:
+            continue
+        if found & NVIM:
+            return True
+    return False
+
+
+@functools.cache
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), file.name)

@@ -1,0 +1,41 @@
+"""A proof names the programs that use the processors beside it, and waits for them to end."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+import flaky
+import quiet
+
+pytestmark = pytest.mark.skipif(not quiet.PROC.exists(), reason="there is no /proc here")
+
+
+def test_a_busy_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with flaky.busy(1) as (process,):
+        busy = quiet.wait(patience=0.0, sample=1.0)
+    assert [line for line in busy if line.startswith(f"{process.pid} ")]
+    assert "continuing beside other programs" in capsys.readouterr().err
+
+
+def test_a_program_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with flaky.busy(1) as (process,):
+        seen = threading.Event()
+        look = quiet.others
+
+        def others(sample: float) -> list[str]:
+            found = [line for line in look(sample) if line.startswith(f"{process.pid} ")]
+            if seen.is_set():
+                process.kill()
+            seen.set()
+            return found
+
+        monkeypatch.setattr(quiet, "others", others)
+        assert quiet.wait(sample=1.0) == []
+    assert capsys.readouterr().err.count(str(process.pid)) == 1, "said once"
+
+
+def test_neither_this_process_nor_those_above_it_count() -> None:
+    assert {os.getpid(), os.getppid()} <= quiet._own()

@@ -1,0 +1,81 @@
+"""Waits until no other program keeps the processors busy: beside one, real programs answer too late for their tests."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from bootstrap import log
+
+PATIENCE = 300.0
+SAMPLE = 2.0
+"""Seconds: how long to wait at most, and how long to look at what the processes use."""
+
+BUSY = 0.2
+"""Of one processor: what a process may use without being reported."""
+
+PROC = Path("/proc")
+
+
+def wait(patience: float = PATIENCE, sample: float = SAMPLE) -> list[str]:
+    """Returns once no other process is busy, or after ``patience`` seconds; what is busy then, as lines for people."""
+    end = time.monotonic() + patience
+    reported: set[str] = set()
+    while (busy := others(sample)) and time.monotonic() < end:
+        if fresh := [line for line in busy if line.partition(" ")[0] not in reported]:
+            log(f"waiting for other programs that use the processors: {'; '.join(fresh)}")
+            reported |= {line.partition(" ")[0] for line in fresh}
+        time.sleep(sample)
+    if busy:
+        log(f"continuing beside other programs that use the processors: {'; '.join(busy)}")
+    return busy
+
+
+def others(sample: float) -> list[str]:
+    """The busy processes that are neither this one nor its ancestors: "1234 python3 -c …, 0.98 of a processor"."""
+    before = _seconds()
+    time.sleep(sample)
+    used = {pid: seconds - before[pid] for pid, seconds in _seconds().items() if pid in before}
+    own = _own()
+    return [
+        f"{pid} {_command(pid)}, {seconds / sample:.2f} of a processor"
+        for pid, seconds in sorted(used.items())
+        if seconds / sample > BUSY and pid not in own and _command(pid)
+    ]
+
+
+def _seconds() -> dict[int, float]:
+    """What each process has used, its ended children left out."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    return {pid: (int(fields[11]) + int(fields[12])) / ticks for pid, fields in _stats().items()}
+
+
+def _own() -> set[int]:
+    """This process and those that it was started by."""
+    parents = {pid: int(fields[1]) for pid, fields in _stats().items()}
+    found, pid = set(), os.getpid()
+    while pid in parents:
+        found.add(pid)
+        pid = parents[pid]
+    return found
+
+
+def _stats() -> dict[int, list[str]]:
+    """The fields of ``/proc/PID/stat`` after the name (proc(5)); nothing on a system without them."""
+    found = {}
+    for file in PROC.glob("[0-9]*/stat"):
+        try:
+            found[int(file.parent.name)] = file.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def _command(pid: int) -> str:
+    """The beginning of its command line; nothing for a thread of the kernel."""
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return b" ".join(words).decode(errors="replace").strip()[:60]

@@ -17,7 +17,6 @@ from drawbridge.editors.port import Accepted, Rejected
 from tests.nvim.rig import Desk, on_screen, proposal
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
-from tests.waiting import PATIENCE
 
 OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\nfour\n"

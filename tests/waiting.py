@@ -1,4 +1,4 @@
-"""Waiting for what happens beside the test: bounded, and never for a fixed time."""
+"""Waits for what happens beside the test: with a limit, and never for a fixed time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 15.0
+PATIENCE = 45.0
 """Seconds after which something that should have happened has not."""
 
 

@@ -11,6 +11,7 @@
     bench     measure
     vsix      pack the VS Code extension into dist/
     lock      rewrite the lock files from pyproject.toml
+    page      build the page of the agent server (serve, demo and test do it too)
     programs  fetch the real programs that the tests talk to, into .cache/programs
     clean     remove everything that the verbs above made
 
@@ -28,10 +29,12 @@ from pathlib import Path
 
 import bootstrap
 import checks
+import page as web_page
 from bootstrap import CACHE, ROOT, SetupError
 
 MCP_CLIENT = "2.3.0"
 MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
+MADE_BY_BUILD = ("web/node_modules", "src/drawbridge/page")
 
 
 def setup(arguments: list[str]) -> None:
@@ -41,21 +44,45 @@ def setup(arguments: list[str]) -> None:
 
 def serve(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
+    try_page()
     replace_process([python, "-m", "drawbridge", "serve", *arguments])
 
 
 def demo(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
+    try_page()
     replace_process([python, "-m", "drawbridge", "demo", *arguments])
 
 
+def page(_arguments: list[str]) -> None:
+    bootstrap.ensure("runtime")
+    try:
+        web_page.build()
+    except web_page.PageError as error:
+        raise SetupError(str(error)) from None
+    bootstrap.log(f"the page is in {web_page.PAGE.relative_to(ROOT)}")
+
+
+def try_page() -> None:
+    """Builds the page. Without it the server runs too, and says in the page's place what is missing."""
+    try:
+        web_page.build()
+    except web_page.PageError as error:
+        bootstrap.log(str(error))
+        os.environ[web_page.FAILED] = str(error)
+
+
 def test(arguments: list[str]) -> None:
+    try_page()
     check([])
     pytest_in_parallel(arguments)
 
 
 def thorough(arguments: list[str]) -> None:
-    pytest_in_parallel(["-m", "thorough and not slow", *arguments])
+    try_page()
+    # Hypothesis marks its tests itself: they run here once more, with the examples that `make test` has no time for.
+    selected = "(thorough or hypothesis) and not slow"
+    pytest_in_parallel(["-m", selected, "--hypothesis-profile=thorough", *arguments])
 
 
 def pytest_in_parallel(arguments: list[str]) -> None:
@@ -65,6 +92,7 @@ def pytest_in_parallel(arguments: list[str]) -> None:
 
 
 def slow(arguments: list[str]) -> None:
+    try_page()
     replace_process([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
 
 
@@ -138,7 +166,7 @@ def _mcp_client(directory: Path) -> None:
 
 
 def clean(_arguments: list[str]) -> None:
-    for name in MADE_BY_TOOLS:
+    for name in (*MADE_BY_TOOLS, *MADE_BY_BUILD):
         shutil.rmtree(ROOT / name, ignore_errors=True)
     for folder in ("src", "tests", "tools", "bench"):
         for cached in (ROOT / folder).rglob("__pycache__"):
@@ -161,7 +189,7 @@ def replace_process(command: list[str | Path]) -> None:
 
 VERBS = {
     verb.__name__: verb
-    for verb in (setup, serve, demo, test, thorough, slow, check, bench, vsix, lock, programs, clean)
+    for verb in (setup, serve, demo, test, thorough, slow, check, bench, vsix, lock, page, programs, clean)
 }
 VERBS["format"] = format_code
 

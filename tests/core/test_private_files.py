@@ -190,7 +190,7 @@ def test_a_process_is_alive_until_it_is_gone() -> None:
     assert process_alive(os.getpid())
     assert process_alive(1)
     child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=15)
+    child.communicate(timeout=45)
     assert not process_alive(child.pid)
 
 
@@ -200,7 +200,7 @@ def test_a_process_whose_parent_has_not_noticed_its_end_is_gone() -> None:
     child.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not process_alive(child.pid)
-    child.communicate(timeout=15)
+    child.communicate(timeout=45)
 
 
 @pytest.mark.parametrize("pid", [0, -1, pytest.param(-os.getpid(), id="minus ours"), 2**31, 2**63, 10**30])

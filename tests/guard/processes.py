@@ -57,5 +57,5 @@ def as_json(payload: dict[str, Any]) -> bytes:
 def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
     """``data`` None: stdin is closed."""
     given = as_json(data) if isinstance(data, dict) else data
-    done = subprocess.run(words, input=given, capture_output=True, timeout=20, **options, env=os.environ)
+    done = subprocess.run(words, input=given, capture_output=True, timeout=60, **options, env=os.environ)
     return Ended(done.returncode, done.stdout, done.stderr.decode())

@@ -143,7 +143,7 @@ def test_ctrl_c_leaves_no_traceback(guard: Guard, home: Path) -> None:
             assert time.monotonic() < end, "it never asked"
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=15)
+        output, errors = process.communicate(timeout=45)
     assert (process.returncode, output, errors) == (130, b"", b"")
 
 

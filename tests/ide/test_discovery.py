@@ -47,7 +47,7 @@ def open_port() -> Iterator[int]:
 @pytest.fixture
 def dead_pid() -> int:
     child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait(timeout=15)
+    child.wait(timeout=45)
     return child.pid
 
 

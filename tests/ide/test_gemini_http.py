@@ -235,7 +235,7 @@ async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(rig: BridgeRig,
             + "".join(f"{name}: {value}\r\n" for name, value in head.items()).encode()
             + b"\r\n"
         )
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(45):
             assert (await connection.reader.read(100)).startswith(b"HTTP/1.1 413 ")
     assert (await cli.say(id=2, method="ping")).status == 200
 
@@ -291,7 +291,7 @@ async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_aga
         [proposal] = await rig.shown()
         rig.editor.decide(proposal, Accepted("TWO\n"))
         async with await cli.listen(last_event_id=last_id) as stream:
-            assert (await stream.hear("ide/diffAccepted"))["content"] == "TWO\n"
+            assert (await stream.receive("ide/diffAccepted"))["content"] == "TWO\n"
             assert await stream.files() == []
             await until(lambda: rig.editor.announced[-1].agents == ("Gemini CLI",))
 

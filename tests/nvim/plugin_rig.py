@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.protocols.msgpack_rpc import Connection, Response
+from tests.programs import WITHOUT_PYTHON
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_BRIDGE = Path(__file__).with_name("fake_bridge.py")
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds a wait may take: 5 on a machine of one's own, twice that on a busy one."""
 
 
@@ -129,7 +130,7 @@ def neovim(
     """A Neovim that has the plugin on its runtime path and nothing else, with ``init`` (Lua) for an init.lua."""
     set_up = Path(os.environ["TMPDIR"]) / "init.lua"
     set_up.write_text(f"vim.opt.runtimepath:prepend([[{ROOT}]])\n{init}\n")
-    command = [program, "--embed", "-n", "-i", "NONE", "-u", set_up, "--", *files]
+    command = [program, "--embed", "-n", "-i", "NONE", *WITHOUT_PYTHON, "-u", set_up, "--", *files]
     process = subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.PIPE,
@@ -168,11 +169,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(look: Callable[[], Any], what: str) -> Any:
+def wait_until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
     """What ``look`` finds, as soon as that is truthy."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not (found := look()):
         if time.monotonic() > end:
-            raise TimeoutError(f"after {PATIENCE} s still not: {what}")
+            raise TimeoutError(f"after {patience} s still not: {what}")
         time.sleep(0.02)
     return found

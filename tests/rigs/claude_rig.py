@@ -50,7 +50,7 @@ def environment(stub: MessagesStub) -> dict[str, str]:
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 
 
-def wait_for_lock(*, timeout: float = 30) -> Path:
+def wait_for_lock(*, timeout: float = 90) -> Path:
     """The lock file of the one bridge that has announced itself in the test's home."""
     folder = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
 
@@ -85,7 +85,7 @@ class Claude:
         bridge = {} if port is None else {"CLAUDE_CODE_SSE_PORT": str(port)}
         command = [str(program), "--permission-mode", "default", *flags]
         claude = cls(tmux.start("claude", command, cwd=project, environment={**environment, **bridge}))
-        claude.pane.wait_for(r"(?m)^❯", timeout=20)
+        claude.pane.wait_for(r"(?m)^❯", timeout=60)
         return claude
 
     def prompt(self, words: str) -> None:

@@ -59,7 +59,7 @@ def discovery_folder() -> Path:
     return Path(os.environ["TMPDIR"]) / "gemini" / "ide"
 
 
-def wait_for_discovery(*, timeout: float = 30) -> Path:
+def wait_for_discovery(*, timeout: float = 90) -> Path:
     """The discovery file of the one bridge that has announced itself in the test's home."""
 
     def announced() -> Path | None:
@@ -88,7 +88,7 @@ class Gemini:
     @classmethod
     def start(cls, tmux: Tmux, program: Path, *flags: str, project: Path, environment: Mapping[str, str]) -> Gemini:
         gemini = cls(tmux.start("gemini", [str(program), *flags], cwd=project, environment=environment))
-        gemini.pane.wait_for("Type your message", timeout=20)
+        gemini.pane.wait_for("Type your message", timeout=60)
         return gemini
 
     def wait_for_editor(self) -> None:
@@ -118,4 +118,4 @@ class Gemini:
                 return None
             return None if re.search(typed, screen) else True
 
-        wait_until(sent, timeout=30)
+        wait_until(sent, timeout=90)

@@ -69,7 +69,7 @@ class ScriptedModel(StubServer, Generic[Request]):
         with self._changed:
             self._turns += listed(turns)
 
-    def wait_for_request(self, number: int, *, timeout: float = 15) -> Request:
+    def wait_for_request(self, number: int, *, timeout: float = 45) -> Request:
         """The ``number``-th request of the conversation, counted from 1. ``timeout`` is in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):

@@ -69,7 +69,7 @@ class Pane:
         """The program ends as if its machine had."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def wait_for(self, *patterns: str, timeout: float = 30) -> str:
+    def wait_for(self, *patterns: str, timeout: float = 90) -> str:
         """The screen, once it matches every one of the regular expressions."""
 
         def matching() -> str | None:
@@ -78,7 +78,7 @@ class Pane:
 
         return self._wait(matching, f"never showed {' and '.join(map(repr, patterns))}", timeout)
 
-    def wait_until_gone(self, pattern: str, *, timeout: float = 30) -> str:
+    def wait_until_gone(self, pattern: str, *, timeout: float = 90) -> str:
         """The screen, once the regular expression matches nowhere on it."""
 
         def without() -> str | None:
@@ -87,7 +87,7 @@ class Pane:
 
         return self._wait(without, f"still shows {pattern!r}", timeout)
 
-    def wait_for_exit(self, *, timeout: float = 30) -> int:
+    def wait_for_exit(self, *, timeout: float = 90) -> int:
         """The exit code of the program, once it has ended by itself."""
 
         def ended() -> str | None:
@@ -105,7 +105,7 @@ class Pane:
         try:
             return wait_until(look, timeout=timeout)
         except TimeoutError:
-            raise AssertionError(f"{self.name} {complaint} in {timeout} s") from None
+            raise AssertionError(f"{self.name} {complaint} in {timeout} s:\n{self.framed}") from None
 
 
 class Tmux:
@@ -134,7 +134,7 @@ class Tmux:
     def run(self, *arguments: str) -> str:
         command = ["tmux", "-u", "-S", str(self._socket), "-f", str(self._options), *arguments]
         environment = TERMINAL | {"PATH": os.environ["PATH"], "HOME": str(self._socket.parent)}
-        return subprocess.run(command, env=environment, check=True, text=True, capture_output=True, timeout=30).stdout
+        return subprocess.run(command, env=environment, check=True, text=True, capture_output=True, timeout=90).stdout
 
     def start(self, name: str, command: list[str], *, cwd: Path, environment: Mapping[str, str]) -> Pane:
         """Run a program on a terminal of its own, with exactly this environment beside what a terminal gives."""
@@ -146,7 +146,7 @@ class Tmux:
         return self.panes[-1]
 
 
-def wait_until(look: Callable[[], T | None], *, timeout: float = 15) -> T:
+def wait_until(look: Callable[[], T | None], *, timeout: float = 45) -> T:
     """What ``look`` finds, once it finds something that is not None."""
     deadline = time.monotonic() + timeout
     while (found := look()) is None:

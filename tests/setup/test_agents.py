@@ -137,7 +137,7 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
         assert words[:5] == ["-I", "-S", "-c", installed.LOADER, str(stub(agent))]
         assert " ".join(words[5:]) == (OR_ONE if agent == "gemini" else "")
         command = ["/bin/sh", "-c", line]
-        subprocess.run(command, input=event, text=True, check=True, timeout=30, cwd="/", env={}, capture_output=True)
+        subprocess.run(command, input=event, text=True, check=True, timeout=90, cwd="/", env={}, capture_output=True)
     calls = [json.loads(line) for line in log.read_text().splitlines()]
     assert [call["input"] for call in calls] == list(AGENTS[agent].events)
     assert {(call["settings"]["agent"], call["settings"]["policy"]) for call in calls} == {(agent, "any")}

@@ -26,7 +26,7 @@ def copied() -> list[Path]:
 
 
 def run(command: list[str], payload: object) -> str:
-    ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=30, check=True)
+    ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=90, check=True)
     assert ended.stderr == ""
     return ended.stdout
 
@@ -49,7 +49,7 @@ def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup:
         "print(hook.__file__, hook.__cached__)"
     )
     python = installed.fast_command("claude")[0]
-    said = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    said = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=90, check=True)
     source, cached = said.stdout.split()
     assert Path(source).is_relative_to(copy)
     assert Path(cached).exists(), "its bytecode is there from the start"
@@ -129,7 +129,7 @@ def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
 
     def told(payload: dict[str, object]) -> tuple[int, str, str]:
         command = installed.fast_command(agent)
-        ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=30)
+        ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=90)
         return ended.returncode, ended.stdout, ended.stderr
 
     later = call | {"hook_event_name": "SessionStart", "source": "startup"}
@@ -152,7 +152,7 @@ def test_a_guard_that_is_gone_is_said_and_holds_nobody_back(setup: Setup, guard:
     stub("claude").unlink()
     command = installed.fast_command("claude")
     ended = subprocess.run(
-        command, input=json.dumps({"hook_event_name": event}), text=True, capture_output=True, timeout=30
+        command, input=json.dumps({"hook_event_name": event}), text=True, capture_output=True, timeout=90
     )
     gone = f"{stub('claude')} is gone: run drawbridge setup again\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", gone)
@@ -236,7 +236,7 @@ def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=True,
     )
     assert said.stdout.split() == [found.tag, "True"]

@@ -59,7 +59,7 @@ def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
     script = Path(os.environ["TMPDIR"]) / "look.lua"
     script.write_text(LOOK.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
     seen: dict[str, Any] = json.loads(ended.stdout)
     return seen
 

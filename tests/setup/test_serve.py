@@ -190,7 +190,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(home: Path, tmp_path: Path) -
     file = tmp_path / "drawbridge.service"
     file.write_bytes(serve.service("linux", given).content())
     ended = subprocess.run(
-        ["systemd-analyze", "--user", "verify", file], capture_output=True, text=True, timeout=30, env={**os.environ}
+        ["systemd-analyze", "--user", "verify", file], capture_output=True, text=True, timeout=90, env={**os.environ}
     )
     assert (ended.returncode, [line for line in ended.stderr.splitlines() if "drawbridge" in line]) == (0, [])
 
@@ -198,7 +198,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(home: Path, tmp_path: Path) -
 def test_the_command_of_the_unit_starts_this_server(home: Path) -> None:
     content = serve.service("linux", {"PATH": "/usr/bin"}).content().decode()
     [command] = re.findall(r"^ExecStart=(.*)$", content, re.MULTILINE)
-    ended = subprocess.run([*shlex.split(command), "--help"], capture_output=True, text=True, timeout=30, cwd=home)
+    ended = subprocess.run([*shlex.split(command), "--help"], capture_output=True, text=True, timeout=90, cwd=home)
     assert "run coding agents on this machine" in ended.stdout.lower()
 
 

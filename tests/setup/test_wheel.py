@@ -19,9 +19,10 @@ from tests import programs
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    programs.page()
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=30)
+    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=90)
     return next(folder.glob("*.whl"))
 
 
@@ -36,7 +37,7 @@ def site(wheel: Path, tmp_path: Path) -> Path:
 def setup(site: Path, *words: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "drawbridge", "setup", *words, "--json", "--yes"]
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, env=environment)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True, env=environment)
     facts: dict[str, Any] = json.loads(ended.stdout)
     return facts
 
@@ -45,7 +46,7 @@ def test_the_guard_answers_after_the_package_is_gone(site: Path) -> None:
     command = setup(site, "claude")["command"]
     shutil.rmtree(site)
     call = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
-    ended = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, timeout=30, check=True)
+    ended = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, timeout=90, check=True)
     assert (ended.stdout, ended.stderr) == ("{}\n", "")
 
 

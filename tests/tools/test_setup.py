@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import bootstrap
+from tests import programs
 
 LOCKED = re.compile(r"^([a-z0-9-]+)==(\S+?) (?:;.*)?\\?$", re.MULTILINE)
 
@@ -134,9 +135,10 @@ def test_a_failed_command_is_named(checkout: Path) -> None:
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names of what a wheel holds."""
+    programs.page()
     directory = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=30)
+    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=90)
     (wheel,) = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
@@ -159,7 +161,7 @@ def test_an_installed_drawbridge_brings_the_whole_vs_code_side(packed: set[str])
 
 def test_an_unknown_verb_shows_the_verbs() -> None:
     script = bootstrap.ROOT / "tools" / "dev.py"
-    answer = subprocess.run([sys.executable, script, "fly"], capture_output=True, text=True, timeout=20, check=False)
+    answer = subprocess.run([sys.executable, script, "fly"], capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 2
     assert "serve     run the agent server" in answer.stderr
 

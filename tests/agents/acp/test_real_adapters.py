@@ -52,13 +52,13 @@ async def at_work(
 
 
 async def asked(client: WireClient) -> dict[str, Any]:
-    question: dict[str, Any] = (await client.hear("permission_request", patience=LONG))["data"]
+    question: dict[str, Any] = (await client.receive("permission_request", patience=LONG))["data"]
     return question
 
 
 async def allowed(client: WireClient, project: str, question: dict[str, Any]) -> None:
     await client.ask("permission_response", {"approval_id": question["approval_id"], "decision": "allow"}, project)
-    assert (await client.hear("update", "run_finished", patience=LONG))["data"]["data"]["outcome"] == "completed"
+    assert (await client.receive("update", "run_finished", patience=LONG))["data"]["data"]["outcome"] == "completed"
 
 
 async def state(client: WireClient) -> dict[str, Any]:
@@ -119,7 +119,7 @@ async def test_the_modes_of_codex_are_shown_and_chosen(poem: Path) -> None:
     with codex_model(responses_stub.text("Hello.")) as environment:
         async with at_work(poem, "codex-acp", environment) as (client, project):
             await client.ask("execute", {"prompt": "Say hello"}, project)
-            await client.hear("update", "run_finished", patience=LONG)
+            await client.receive("update", "run_finished", patience=LONG)
             shown = await state(client)
             assert (shown["permission_mode"], shown["modes"]) == ("agent", ["plan", "workspace-write", "agent"])
             assert (await client.ask("set_mode", {"mode": "workspace-write"}, project))["type"] == "ok"
@@ -134,7 +134,7 @@ async def test_a_ceiling_applies_to_modes_of_codex(poem: Path) -> None:
     with codex_model(responses_stub.text("Hello.")) as environment:
         async with at_work(poem, "codex-acp", environment, "--mode", "plan") as (client, project):
             await client.ask("execute", {"prompt": "Say hello"}, project)
-            await client.hear("update", "run_finished", patience=LONG)
+            await client.receive("update", "run_finished", patience=LONG)
             shown = await state(client)
             assert (shown["permission_mode"], shown["modes"]) == ("plan", ["plan"])
             refused = await client.ask("set_mode", {"mode": "workspace-write"}, project)

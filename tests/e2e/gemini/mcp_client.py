@@ -19,12 +19,12 @@ from mcp.shared.exceptions import MCPError  # type: ignore[import-not-found]
 from mcp.types import NotificationParams  # type: ignore[import-not-found]
 from pydantic import ConfigDict
 
-PATIENCE = 10
+PATIENCE = 30
 """Seconds."""
 
 
 class Params(NotificationParams):  # type: ignore[misc]
-    """Whatever a notice carries."""
+    """The parameters of a notification, of any kind."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -184,9 +184,9 @@ def test_a_certificate_that_signs_itself_goes_on_until_it_is_renewed(tmp_path: P
 
 def get(port: int, path: str, context: ssl.SSLContext | None) -> tuple[int, str | None, bytes]:
     if context is None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=45)
     else:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=15, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=45, context=context)
     connection.request("GET", path)
     answer = connection.getresponse()
     found = answer.status, answer.headers["Content-Type"], answer.read()

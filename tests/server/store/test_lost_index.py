@@ -189,7 +189,7 @@ async def test_the_last_used_history_is_rebuilt_first(tmp_path: Path, scanned: l
         (tmp_path / name / "index.json").unlink()
         histories.append(open_history(tmp_path / name))
     assert scanned == []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await rebuild(histories)
     assert scanned == [*files(tmp_path / "newest"), *files(tmp_path / "older"), *files(tmp_path / "old")]
     for one in histories:

@@ -1,19 +1,22 @@
-"""What a person has at the terminal, and a client of the server elsewhere."""
+"""A real ``claude`` in a terminal, and a client of the server elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.guard.desk import GuardedDesk
+from tests.e2e.guard.workstation import GuardedWorkstation
 from tests.rigs.claude_rig import Claude
 from tests.rigs.messages_stub import Block, MessagesStub, text, tool_use, write
+from tests.server.processes import Server
 from tests.server.wire_client import WireClient
 
 Message = dict[str, Any]
-PATIENCE = 15.0
+PATIENCE = 45.0
 """Seconds for something that the real CLI has to do first."""
 
 
@@ -45,7 +48,7 @@ class Models(MessagesStub):
         return super().answer(body)
 
 
-class ServedDesk(GuardedDesk):
+class ServedWorkstation(GuardedWorkstation):
     """``drawbridge setup claude`` was run there."""
 
     model: Models
@@ -69,7 +72,7 @@ class Phone:
 
     async def session(self, **fields: Any) -> Message:
         """The terminal session that appears by itself."""
-        created = await self.client.hear("update", "project_created", patience=PATIENCE)
+        created = await self.client.receive("update", "project_created", patience=PATIENCE)
         info: Message = created["data"]["data"]
         self.project = info["id"]
         assert info["desk"], info
@@ -78,7 +81,7 @@ class Phone:
 
     async def question(self, tool: str) -> Message:
         """The next one about this tool."""
-        heard = await self.client.hear("permission_request", patience=PATIENCE, tool_name=tool)
+        heard = await self.client.receive("permission_request", patience=PATIENCE, tool_name=tool)
         data: Message = heard["data"]
         return data
 
@@ -88,7 +91,7 @@ class Phone:
 
     async def withdrawn(self, question: Message) -> str:
         """The reason why the question was withdrawn."""
-        heard = await self.client.hear(
+        heard = await self.client.receive(
             "update", "permission_withdrawn", patience=PATIENCE, approval_id=question["approval_id"]
         )
         reason: str = heard["data"]["data"]["reason"]
@@ -97,7 +100,15 @@ class Phone:
     async def state(self, state: str) -> Message:
         """The session, once it is in that state."""
         while True:
-            heard = await self.client.hear("update", "project_state", patience=PATIENCE)
+            heard = await self.client.receive("update", "project_state", patience=PATIENCE)
             info: Message = heard["data"]["data"]
             if info["id"] == self.project and info["desk"]["state"] == state:
                 return info
+
+
+@contextlib.asynccontextmanager
+async def following(server: Server) -> AsyncIterator[Phone]:
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        yield phone

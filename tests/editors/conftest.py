@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.editors.rigs import KINDS, Rig
-from tests.nvim.rig import Desk, desk
+from tests.nvim.rig import Workstation, workstation
 from tests.programs import each_nvim
 
 
-@pytest.fixture(name="desk", params=each_nvim())
-async def _desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+@pytest.fixture(name="rig", params=each_nvim())
+async def _rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workstation]:
     """A Neovim of each version with a bridge at it."""
-    async with desk(request.param, tmp_path) as made:
+    async with workstation(request.param, tmp_path) as made:
         yield made
 
 

@@ -14,8 +14,8 @@ const browser = await chromium.launch({
   args: process.getuid() === 0 ? ['--no-sandbox'] : [],
 });
 
-async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false }) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', hasTouch: width < 500, ignoreHTTPSErrors: untrusting, locale: 'en-GB', timezoneId: 'UTC' });
+async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false, forced = false, held }) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', forcedColors: forced ? 'active' : 'none', hasTouch: width < 500, ignoreHTTPSErrors: untrusting, serviceWorkers: held ? 'block' : 'allow', locale: 'en-GB', timezoneId: 'UTC' });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
@@ -24,6 +24,7 @@ async function open({ page: name, url, width = 1280, height = 800, dark = false,
   page.on('dialog', (dialog) => (person.complaints.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
   page.on('request', (request) => person.requests.push(request.url()));
   people.set(name, person);
+  if (held) await page.route(`**/${held}`, (route) => (person.held = route));
   await page.goto(url);
 }
 
@@ -35,6 +36,7 @@ const commands = {
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
   type: ({ text }, { page }) => page.keyboard.type(text),
+  insert: ({ text }, { page }) => page.keyboard.insertText(text),
   select: ({ css, value }, { page }) => page.locator(css).selectOption(value),
   sees: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor(),
   gone: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor({ state: 'hidden' }),
@@ -49,6 +51,22 @@ const commands = {
     }
   },
   reload: (_, { page }) => page.reload(),
+  // A slow phone on a slow network: `cpu` times slower, kilobits a second, milliseconds of a round trip.
+  throttle: async ({ cpu, kilobits, latency }, { context, page }) => {
+    const session = await context.newCDPSession(page);
+    const throughput = (kilobits * 1000) / 8;
+    await session.send('Network.enable');
+    await session.send('Network.emulateNetworkConditions', { offline: false, latency, downloadThroughput: throughput, uploadThroughput: throughput });
+    await session.send('Emulation.setCPUThrottlingRate', { rate: cpu });
+  },
+  // What was held back comes, or fails.
+  let: async ({ fails }, person) => {
+    for (const end = Date.now() + PATIENCE; !person.held; await new Promise((later) => setTimeout(later, 20))) {
+      if (Date.now() > end) throw new Error(`nothing was held within ${PATIENCE} ms`);
+    }
+    await (fails ? person.held.abort() : person.held.continue());
+  },
+  goto: ({ url }, { page }) => page.goto(url, { waitUntil: 'commit' }).then(() => null),
   offline: ({ on }, { context }) => context.setOffline(on),
   shot: ({ file }, { page }) => page.screenshot({ path: file }).then(() => null),
   allow: ({ what, url }, { context }) => context.grantPermissions(what, { origin: url }),

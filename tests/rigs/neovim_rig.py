@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.protocols.msgpack_rpc import Connection, Response
+from tests.programs import WITHOUT_PYTHON
 from tests.waiting import PATIENCE
 
 from .tmux import Pane, Tmux, wait_until
@@ -95,7 +96,7 @@ class Neovim:
         config.mkdir(parents=True, exist_ok=True)
         (config / "init.lua").write_text(INIT.replace("{root}", str(ROOT)).replace("{options}", options))
         address = Path(os.environ["XDG_RUNTIME_DIR"]) / f"nvim-{next(cls._numbers)}"
-        command = [str(program), "-n", "-i", "NONE", "--listen", str(address), *map(str, files)]
+        command = [str(program), "-n", "-i", "NONE", *WITHOUT_PYTHON, "--listen", str(address), *map(str, files)]
         neovim = cls(tmux.start("nvim", command, cwd=cwd, environment=environment), address)
         neovim.wait_for("return vim.v.vim_did_enter == 1", what="did not start")
         return neovim
@@ -129,7 +130,17 @@ class Neovim:
         try:
             wait_until(met, timeout=timeout)
         except TimeoutError:
-            raise AssertionError(f"Neovim {what} in {timeout} s") from None
+            raise AssertionError(f"Neovim {what} in {timeout} s; {self._situation()}") from None
+
+    def _situation(self) -> str:
+        """Its mode, what it has shown so far, and its screen, for the message of a failed test."""
+        try:
+            mode = self._call("nvim_get_mode")
+            # Where it waits for a key it answers nothing else.
+            seen = None if mode["blocking"] else self.lua("return vim.inspect(seen)")
+        except OSError as error:
+            return f"it does not answer: {error}\n{self.pane.framed}"
+        return f"mode {mode}, seen {seen}\n{self.pane.framed}"
 
     def wait_for_proposal(self, number: int = 1) -> None:
         """The ``number``-th proposal of this session is shown, in a window that has the focus and takes keys."""

@@ -42,9 +42,9 @@ async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
     """How the run ended; the state that the project is in is what follows from that."""
     client.passed()
     await client.ask("execute", {"prompt": prompt}, project)
-    told: dict[str, Any] = (await client.hear("update", "run_finished"))["data"]["data"]
+    told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
     assert told["outcome"] in ("completed", "failed", "timeout")
-    await client.hear("update", "project_state", state="IDLE" if told["outcome"] == "completed" else "ERROR")
+    await client.receive("update", "project_state", state="IDLE" if told["outcome"] == "completed" else "ERROR")
     return told
 
 
@@ -61,7 +61,7 @@ async def test_whatever_the_agent_does_the_run_has_a_clear_end_and_the_next_prom
             assert (await ran(client, project, "say hello"))["outcome"] == "completed", f"after {prompt}"
 
         assert (await ran(client, project, "line 20000000"))["outcome"] == "completed"
-        [large] = [one for one in client.heard if "truncated" in one["data"]]
+        [large] = [one for one in client.received if "truncated" in one["data"]]
         blob = large["data"]["truncated"]
         assert blob["bytes"] == 20_000_000 - 1
         first = (await client.ask("blob_get", {"blob_id": blob["blob_id"]}))["data"]

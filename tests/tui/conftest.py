@@ -22,7 +22,9 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def lasting() -> Iterator[Server]:
-    with processes.lasting("db-attach-", "--max-runs", "50", "--continue-limited", command=COMMAND) as server:
+    with processes.lasting(
+        "db-attach-", "--max-runs", "50", "--continue-limited", "--allow-commit", command=COMMAND
+    ) as server:
         yield server
 
 
@@ -54,5 +56,5 @@ async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
 
 async def make_project(server: Server, directory: Path) -> str:
     async with server.client() as client:
-        await client.tell("project_create", {"path": str(directory), "agent": "demo"})
-        return str((await client.hear("update", "project_state"))["project_id"])
+        await client.send("project_create", {"path": str(directory), "agent": "demo"})
+        return str((await client.receive("update", "project_state"))["project_id"])

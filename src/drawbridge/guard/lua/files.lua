@@ -4,7 +4,7 @@
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
-local REVISION = 1 -- of what `watch` leaves behind; raise it when that changes
+local REVISION = 2 -- of what `watch` leaves behind; raise it when that changes
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 local EXACT = 2 ^ 53 -- above it Lua rounds the number of an inode
 
@@ -185,7 +185,7 @@ local function watch(guard)
     guard.reported[args.buf] = true
   end)
   on('BufWipeout', function(args)
-    for _, known in ipairs({ 'stamps', 'sure', 'told', 'reported', 'before' }) do
+    for _, known in ipairs({ 'stamps', 'sure', 'told', 'notified', 'reported', 'before' }) do
       guard[known][args.buf] = nil
     end
   end)
@@ -194,8 +194,17 @@ end
 -- What lives on in this Neovim from one question to the next.
 local guard = _G.__drawbridge_guard
 if not guard or guard.revision ~= REVISION then
-  guard =
-    { revision = REVISION, stamps = {}, sure = {}, told = {}, reported = {}, before = {}, remembered = {}, given = {} }
+  guard = {
+    revision = REVISION,
+    stamps = {},
+    sure = {},
+    told = {}, -- the changes on disk that an agent was informed of
+    notified = {}, -- and the person
+    reported = {},
+    before = {},
+    remembered = {},
+    given = {},
+  }
   _G.__drawbridge_guard = guard
   watch(guard)
 end

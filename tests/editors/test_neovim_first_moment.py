@@ -166,6 +166,20 @@ async def test_the_first_keys_change_and_decide_nothing(program: Path, tmp_path:
 
 
 @pytest.mark.parametrize("program", each_nvim())
+async def test_the_status_tells_when_keys_are_ignored(program: Path, tmp_path: Path) -> None:
+    ignores_keys = "require('drawbridge').status().ignores_keys"
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options("{ idle_ms = 500 }")
+        assert await rig.person.lua(f"return {ignores_keys}") is False
+        await rig.person.lua(f"vim.cmd([[autocmd User DrawbridgeDiffOpened lua vim.g.ignored = {ignores_keys}]])")
+        await proposes(rig)
+        await rig.person.until(f"return vim.g.ignored ~= nil and not {ignores_keys}")
+        assert await rig.person.lua("return vim.g.ignored") is True
+        await types(pane, ":w\r")
+        assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
 async def test_a_view_may_be_withdrawn_in_its_first_moment(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, _):
         await rig.options("{ idle_ms = 500 }")

@@ -57,24 +57,10 @@ end
 """
 
 
-TAKES_KEYS = """
-local shown = false
-for _, proposal in ipairs(require('drawbridge.review').pending()) do
-  if proposal.settling then
-    return false
-  end
-  shown = shown or proposal.shown
-end
-return shown
+IS_SHOWN = """
+return #vim.tbl_filter(function(proposal) return proposal.shown end, require('drawbridge.review').pending()) > 0
 """
-NOTHING_SETTLES = """
-for _, proposal in ipairs(package.loaded['drawbridge.review'] and require('drawbridge.review').pending() or {}) do
-  if proposal.settling then
-    return false
-  end
-end
-return true
-"""
+TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge').status().ignores_keys)"
 """A view that has just opened takes no keys for a moment."""
 
 
@@ -145,7 +131,7 @@ class Neovim:
     def wait_for_proposal(self, number: int = 1) -> None:
         """The ``number``-th proposal of this session is shown, in a window that has the focus and takes keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
-        self.wait_for(TAKES_KEYS, what=f"took no keys for proposal {number}")
+        self.wait_for(IS_SHOWN, what=f"took no keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
         """The view of the ``number``-th proposal is gone."""
@@ -158,7 +144,7 @@ class Neovim:
 
     def command(self, words: str) -> None:
         """Type an Ex command, as a person does; it has run when this returns."""
-        self.wait_for(NOTHING_SETTLES, what="took no keys")
+        self.wait_for(TAKES_KEYS, what="took no keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")
         self._wait_for_command_line(open=True)

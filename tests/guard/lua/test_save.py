@@ -164,6 +164,29 @@ async def test_the_first_question_may_be_to_save(at: Workstation) -> None:
     assert await at.person.lua("return vim.o.confirm") is True
 
 
+CHANGED_AS_A_SECOND_BEGINS = """
+local path = ...
+local clock = (vim.uv or vim.loop).gettimeofday
+local second = clock()
+repeat until clock() > second
+local file = io.open(path, 'w')
+file:write('one\\n')
+file:close()
+vim.cmd('edit ' .. vim.fn.fnameescape(path))
+vim.api.nvim_buf_set_lines(0, 1, 1, false, { 'mine' })
+"""
+
+
+async def test_a_change_right_after_the_file_was_written_is_saved(at: Workstation) -> None:
+    """Linux gives a file the exact time, and Neovim's changes the time of the last tick: a second earlier, here."""
+    await at.opened("b.py")  # the first file of a kind takes longer to open than a tick
+    path = at.folder / "a.py"
+    await at.person.lua(CHANGED_AS_A_SECOND_BEGINS, str(path))
+
+    assert await at.asks("save_buffer", file_path=path) == {"saved": True}
+    assert path.read_text() == "one\nmine\n"
+
+
 async def test_a_read_only_buffer_is_not_saved(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.ex("call append(1, 'mine') | setlocal readonly")

@@ -174,7 +174,7 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     before = await desk.picture()
     await proposes(desk)
     await desk.person.until(SHOWN)
-    assert await desk.person.lua("return vim.api.nvim_get_mode().mode") == "n"
+    await desk.person.until("return vim.api.nvim_get_mode().mode == 'n'")
     await asyncio.to_thread(pane.type, ":w")
     await asyncio.to_thread(pane.press, "Enter")
     assert await desk.decided() == Accepted(NEW)

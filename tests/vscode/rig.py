@@ -214,7 +214,7 @@ class VSCode:
         self.browser.tell(open=f"{self._url}/?{query}", page=name)
         fresh = wait_until(lambda: set(self._probes.iterdir()) - known, "the probe")
         (address,) = fresh
-        probe = self._everything.enter_context(Lines(address))
+        probe = self._everything.enter_context(wait_until(lambda: _connected(address), "the probe"))
         window = Window(self.browser, name, probe, int(address.stem), self.sockets)
         expected = max(1, len({os.path.realpath(folder) for folder in folders}))
         wait_until(lambda: len(window.sockets()) == expected, "the extension's socket")
@@ -222,6 +222,13 @@ class VSCode:
 
     def close(self) -> None:
         self._everything.close()
+
+
+def _connected(address: Path) -> Lines | None:
+    """None while the socket is there and nobody listens on it yet."""
+    with contextlib.suppress(ConnectionRefusedError):
+        return Lines(address)
+    return None
 
 
 @contextlib.contextmanager

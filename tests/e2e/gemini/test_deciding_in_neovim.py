@@ -190,7 +190,8 @@ def test_line_ends_and_final_newline_stay(rig: Workstation, before: bytes, after
 
 
 @pytest.mark.thorough
-def test_a_first_start_in_neovim_is_connected_without_a_question(rig: Workstation) -> None:
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str) -> None:
     """Gemini CLI's own question, whether to connect, looks for an installer that does not exist for Neovim."""
     settings = Path(os.environ["HOME"]) / ".gemini" / "settings.json"
     first = json.loads(settings.read_text())
@@ -199,8 +200,17 @@ def test_a_first_start_in_neovim_is_connected_without_a_question(rig: Workstatio
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
 
-    neovim.command("DrawbridgeGemini")
+    neovim.pane.type(":DrawbridgeGemini")
+    neovim.pane.press("Enter")
+    neovim.pane.wait_for("Let Gemini CLI connect to this Neovim")
+    neovim.pane.type(answer)
 
-    neovim.wait_for_agents(timeout=120)
-    assert "Do you want to connect" not in neovim.pane.screen
-    assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"
+    if answer == "y":
+        neovim.wait_for_agents(timeout=120)
+        neovim.pane.wait_until_gone("Do you want to connect")
+        neovim.pane.wait_for("Type your message")
+        assert json.loads(settings.read_text())["ide"]["enabled"] is True
+    else:
+        neovim.pane.wait_for("Do you want to connect")
+        assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"
+    assert "Security Warning" not in neovim.pane.screen

@@ -14,7 +14,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    rig = getattr(item, "funcargs", {}).get("desk")
+    rig = getattr(item, "funcargs", {}).get("rig")
     tmux = getattr(rig, "tmux", None)
     if call.when == "call" and report.failed and isinstance(tmux, Tmux):
         for pane in tmux.panes:

@@ -135,8 +135,12 @@ def test_what_is_none_of_its_business_is_not_told(guard: Guard, server: Server, 
 
 
 @pytest.mark.parametrize("payload", [edit(), bash("ls")], ids=["edit", "command"])
-def test_before_a_tool_that_may_write_the_server_is_waited_for(guard: Guard, payload: Payload) -> None:
+def test_before_a_tool_that_may_write_the_server_is_waited_for(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch, payload: Payload
+) -> None:
     """It reports that it is not ready, and closes the connection once it is. What the tool is to do does not concern it."""
+    monkeypatch.setattr(report, "REPLY_SECONDS", PATIENCE)
+    monkeypatch.setattr(report, "CHECKPOINT_SECONDS", PATIENCE)
     heard: list[dict[str, Any]] = []
     with private_socket.listening() as listener:
         listener.setblocking(True)
@@ -260,7 +264,7 @@ def test_a_subagents_question_never_waits_long(
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
-    assert server.asked.is_set()
+    assert server.asked.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
@@ -473,7 +477,10 @@ def wait_for(payload: Payload) -> None:
 
 
 @pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit"])
-def test_what_waits_at_the_server_is_handed_over_to_the_agent(guard: Guard, server: Server, event: str) -> None:
+def test_what_waits_at_the_server_is_handed_over_to_the_agent(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setattr(report, "HANDOVER_SECONDS", PATIENCE)
     payload, server.context = recorded("claude", event), "I have reviewed \U0001f600 <b>your</b> changes."
     assert guard.say(payload) == {}, "nothing waits for this session"
     wait_for(payload)

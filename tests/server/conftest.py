@@ -5,18 +5,34 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.sessions import file_index, places
+from drawbridge.server.app import core
+from drawbridge.server.checkpoints import private
+from drawbridge.server.sessions import file_changes, file_index, places, worker
 from drawbridge.server.store import search
+from drawbridge.server.terminal_sessions import directories, prompts
 from tests.server.auth.rig import Server, serving
 from tests.server.wire_client import WireClient
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search or a walk that takes too long is ended: on a busy machine that is chance. Tests of the limits set their own."""
-    monkeypatch.setattr(search, "SEARCH_SECONDS", 60.0)
-    monkeypatch.setattr(places, "SEARCH_SECONDS", 60.0)
-    monkeypatch.setattr(file_index, "WALK_SECONDS", 60.0)
+    for module, name in (
+        (search, "SEARCH_SECONDS"),
+        (places, "SEARCH_SECONDS"),
+        (file_index, "WALK_SECONDS"),
+        (file_index, "GIT_SECONDS"),
+        (file_changes, "GIT_SECONDS"),
+        (private, "LIST_SECONDS"),
+        (core, "COUNTING_SECONDS"),
+        (worker, "LOOK_BACK_SECONDS"),
+        (directories, "READY_SECONDS"),
+        (directories, "CLOSE_SECONDS"),
+        (prompts, "BEGIN_SECONDS"),
+        (prompts, "TYPING_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, PATIENCE)
 
 
 @pytest.fixture

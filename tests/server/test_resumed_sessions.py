@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from drawbridge.agents.claude import open_sessions
 from tests.rigs.messages_stub import MessagesStub, read, text
 from tests.rigs.tmux import Tmux
 from tests.server.wire_client import WireClient
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .test_real_claude import asked_in_a_terminal, at_work, finished, model, poem
 
@@ -42,15 +43,24 @@ async def conversation(client: WireClient, project: str, session_id: str) -> lis
             return said(found)
 
 
+async def written_down(client: WireClient, project: str, words: list[str]) -> str:
+    """The id of the one session, once the CLI has written it down: a moment after it shows it."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            sessions = (await client.ask("session_list", project_id=project))["data"]["sessions"]
+            for session in sessions:
+                if await conversation(client, project, session["session_id"]) == words:
+                    return str(session["session_id"])
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.thorough
 async def test_a_conversation_from_a_terminal_is_shown_whole(poem: Path, model: MessagesStub) -> None:
     model.will_say(read(poem), text("I am Ada."), text("Ada herself."), text("Another Ada."))
     with Tmux.server() as tmux:
         await asked_in_a_terminal(tmux, poem, model)
         async with at_work(poem, model) as (_, client, project):
-            [session] = (await client.ask("session_list", project_id=project))["data"]["sessions"]
-            id = session["session_id"]
-            assert await conversation(client, project, id) == ["Who are you?", "I am Ada."]
+            id = await written_down(client, project, ["Who are you?", "I am Ada."])
             tmux.run("kill-server")
             await until(lambda: not open_sessions.used_by(id), "the end of the terminal")
 

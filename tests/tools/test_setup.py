@@ -139,7 +139,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     programs.page()
     directory = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=PATIENCE)
+    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=2 * PATIENCE)
     (wheel,) = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())

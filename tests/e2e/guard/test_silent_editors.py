@@ -13,6 +13,7 @@ from tests import programs
 from tests.rigs.messages_stub import edit, read, text
 from tests.rigs.neovim_rig import Neovim
 from tests.rigs.tmux import wait_until
+from tests.waiting import PATIENCE
 
 from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
 from .workstation import STUCK, GuardedWorkstation, edit_call, is_told_in_one_line
@@ -20,7 +21,7 @@ from .workstation import STUCK, GuardedWorkstation, edit_call, is_told_in_one_li
 DEADLINE = ("--deadline", "300")
 """The usual one, in milliseconds."""
 
-SOON = 3
+SOON = PATIENCE / 2
 """Seconds: the deadline, the start of Python, and a busy machine. Without a deadline it would be for ever."""
 
 State = Callable[[Neovim], None]

@@ -45,7 +45,7 @@ class GuardedWorkstation(Workstation):
             "--socket-dir",
             str(self.sockets),
             "--deadline",
-            "3000",
+            "5000",
             *map(str, flags),
         ]
         self.guards[agent] = json.loads(self.drawbridge(*words))["command"]

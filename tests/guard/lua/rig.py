@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 
-DEADLINE = 5_000
+DEADLINE = int(PATIENCE * 1000)
 """Milliseconds; the guard's own are far shorter, and not what is tested here."""
 
 

@@ -277,11 +277,7 @@ async def test_a_history_that_fits_no_message_comes_in_pages(tmp_path: Path) -> 
 
 
 async def until_quiet(client: Client, seq: int) -> None:
-    for _ in range(500):
-        if client.seqs and client.seqs[-1] >= seq:
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError(f"the client never got to {seq}: {client.seqs[-5:]}")
+    await until(lambda: client.seqs and client.seqs[-1] >= seq, f"record {seq}")
 
 
 @pytest.mark.parametrize(

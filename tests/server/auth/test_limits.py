@@ -512,7 +512,7 @@ async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_ke
         async with server.client(tls=trusted) as another:
             assert code_of(await another.ask("project_list")) == "project_list"
         assert code_of(await client.ask("project_list")) == "project_list"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < PATIENCE / 2, "the crowd's handshakes never end"
         for one in crowd:
             one.close()
         await until(lambda: acceptor.shaking == 0)

@@ -24,7 +24,7 @@ from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.clients import UNFINISHED_BYTES
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import of_this_machine, served
-from drawbridge.server.auth.devices import new_code
+from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.device_commands import link
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
@@ -131,6 +131,8 @@ async def test_a_pairing_that_waits_for_another_process_keeps_nobody_else_waitin
         sleep(seconds)
 
     monkeypatch.setattr("time.sleep", waiting)
+    lock = Devices._lock
+    monkeypatch.setattr(Devices, "_lock", lambda devices, file, patience: lock(devices, file, PATIENCE))
     with devices_locked(server):
         pairing = asyncio.create_task(pair(server, code))
         await asyncio.to_thread(waits.wait, PATIENCE)

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.checkpoints import git as git_module
 from drawbridge.server.reviews import committing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.text.review_words import subject_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import records
 from tests.server.reviews.rig import POEM, Reviewed, id_of, reviewing
+from tests.waiting import PATIENCE
 
 ME = ("Ada", "ada@example.com")
 
@@ -230,6 +232,7 @@ async def test_a_hook_that_takes_too_long_is_ended_and_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committing, "SECONDS", 2.0)
+    monkeypatch.setattr(git_module, "LEAVE_SECONDS", PATIENCE)
     async with committing_to(tmp_path) as one:
         await one.run(three_changes)
         await keep(one, "LINE 3\n")

@@ -361,7 +361,7 @@ async def test_a_prompt_during_a_deletion_begins_another_session(
 
         monkeypatch.setattr(history, "remove", slow)
         deletion = asyncio.create_task(server.does(phone, "session_delete", project, session_id=entry["session_id"]))
-        await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
         prompt = asyncio.create_task(server.does(phone, "execute", project, prompt="pears"))
         before = len(server.agent.processes)
         may_end.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import resource
 import sqlite3
@@ -22,6 +23,7 @@ from drawbridge.server.store import search, texts
 from drawbridge.server.store.log import BLANK, History
 from drawbridge.server.store.search import FILE, MOST_WORDS, Deadline, Hit, Index, NoFullText, TooSlow, Wanted
 from tests.server.store.rig import all_seqs, at, open_history, read_independently
+from tests.waiting import PATIENCE
 
 
 def line(*blocks: dict[str, Any], type: str = "assistant", **more: Any) -> bytes:
@@ -527,8 +529,17 @@ def test_records_are_removed_from_several_files(store: Store, tmp_path: Path, mo
     assert all_seqs(store.history) == list(range(1, 42))
 
 
-def test_records_are_written_and_read_while_others_are_removed(store: Store, tmp_path: Path) -> None:
+def test_records_are_written_and_read_while_others_are_removed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.prompts(*(f"walnut {number}" for number in range(1, 3_001)))
+    may_end, fsync = threading.Event(), os.fsync
+
+    def held(file: int) -> None:
+        assert may_end.wait(PATIENCE)
+        fsync(file)
+
+    monkeypatch.setattr("drawbridge.server.store.log.os.fsync", held)
     removal = threading.Thread(target=store.history.remove, args=([range(1, 2_000)], str(tmp_path / "trash.jsonl")))
     removal.start()
     written = 0
@@ -537,8 +548,9 @@ def test_records_are_written_and_read_while_others_are_removed(store: Store, tmp
         written += 1
         page = store.history.read(after_seq=1_990, limit=20)
         assert [record.seq for record in page.records] == list(range(1_991, 2_011))
+        if written > 3:  # nothing waits until the files are written
+            may_end.set()
     removal.join()
-    assert written > 3, "nothing waits until the files are written"
     assert all_seqs(store.history) == list(range(1, 3_001 + written))
     assert store.history.damage == ()
     left = [one["seq"] for one in read_independently(tmp_path / "one" / "logs") if one["direction"] == "client"]

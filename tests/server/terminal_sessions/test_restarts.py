@@ -194,7 +194,7 @@ async def test_who_does_not_come_again_has_no_question_any_more(
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was given right after the restart of the server, and the agent never fetched it."""
-    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 1.5)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
     async with socket_rig(tmp_path) as later:

@@ -80,26 +80,17 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   const plan = planIn(request);
   const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
-  const said = main && typeof input.description === 'string' ? input.description : undefined;
   const drawn = [
     // While fields are edited, the diff may not be shown. The fields that are not edited always are.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
       ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
       : []),
     ...(main ? [main] : []),
-    ...(said === undefined ? [] : ['description']),
     ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : []),
   ];
   return (
     <>
       <Flags input={input} />
-      {said !== undefined && (
-        <Replaced isReplaced={isEdited('description')}>
-          <p class="described">
-            <Text>{said}</Text>
-          </p>
-        </Replaced>
-      )}
       {main && (
         <Replaced isReplaced={isEdited(main)}>
           <Value text={input.command} risks={risksIn(request, 'command')} />

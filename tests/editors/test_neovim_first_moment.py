@@ -14,6 +14,15 @@ from tests.nvim.rig import Workstation
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
 
+HOLD = """
+_G.hrtime, _G.typed = vim.loop.hrtime, 0
+local at = _G.hrtime() + 1e10
+vim.loop.hrtime = function() return at end
+vim.on_key(function() _G.typed = _G.typed + 1 end, vim.api.nvim_create_namespace('typed'))
+"""
+"""The view's first moment lasts until ``GO_ON``, however late the keys come. Neovim counts the keys that it reads."""
+GO_ON = "vim.loop.hrtime = function() return _G.hrtime() + 1e10 end"
+
 ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"
 IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"
 RULE = "─" * 30
@@ -133,12 +142,14 @@ async def test_a_terminal_gets_the_first_keys(program: Path, tmp_path: Path) -> 
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options("{ idle_ms = 500 }")
         await in_terminal(rig, "cat")
+        await rig.person.lua(HOLD)
         await proposes(rig)
         await rig.person.until(ON_SCREEN)
         await types(pane, "dd undo :w ü")
         await rig.person.until(IN_TERMINAL)
         await sees(pane, "dd undo :w ü", r"proposes a change to hello\.txt")
         assert rig.decisions == []
+        await rig.person.lua(GO_ON)
         await presses(pane, "Enter")
         await rig.person.until(SHOWN)
         assert await rig.person.lines() == NEW.splitlines()
@@ -153,9 +164,12 @@ async def test_a_terminal_gets_the_first_keys(program: Path, tmp_path: Path) -> 
 async def test_the_first_keys_change_and_decide_nothing(program: Path, tmp_path: Path, keys: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options("{ idle_ms = 500 }")
+        await rig.person.lua(HOLD)
         await proposes(rig)
         await rig.person.until(ON_SCREEN)
         await types(pane, keys)
+        await rig.person.until(f"return _G.typed >= {len(keys)}")
+        await rig.person.lua(GO_ON)
         await rig.person.until(SHOWN)
         assert rig.decisions == []
         assert await rig.person.lines() == NEW.splitlines()

@@ -19,8 +19,9 @@ from tests.programs import each_nvim, nvim
 
 ROOT = Path(__file__).parents[2]
 
-BUSY = ":lua vim.loop.sleep(500)<CR>"
-"""Neovim answers nothing meanwhile."""
+def busy(end: Path) -> str:
+    """Keys after which Neovim answers nothing until there is this file."""
+    return f":lua while not vim.loop.fs_stat('{end}') do vim.loop.sleep(5) end<CR>"
 
 
 @pytest.mark.parametrize("address", ["{folder}/nobody.sock", "127.0.0.1:1", "{folder}", "x" * 300, "nul\0here", ""])
@@ -81,26 +82,30 @@ async def test_a_second_bridge_is_refused_while_the_first_lives(rig: Workstation
 
 
 async def test_a_neovim_that_is_kept_busy_hangs_one_call_and_serves_the_next(
-    rig: Workstation, monkeypatch: pytest.MonkeyPatch
+    rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    end = tmp_path / "end"
+    await rig.person.types(busy(end))
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.1)
-    await rig.person.types(BUSY)
     with pytest.raises(EditorHung, match="did not answer"):
         await rig.editor.folders()
+    end.touch()
     monkeypatch.undo()
     await rig.quiet()
     assert await rig.editor.folders() == (str(rig.folder),)
 
 
 async def test_a_proposal_that_came_too_late_does_not_open_later(
-    rig: Workstation, monkeypatch: pytest.MonkeyPatch
+    rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    end = tmp_path / "end"
     path = await rig.opened("a.txt", "one\n")
     before = await rig.picture()
+    await rig.person.types(busy(end))
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.1)
-    await rig.person.types(BUSY)
     with pytest.raises(EditorHung):
         await rig.editor.show(proposal(path, "one\n", "two\n"))
+    end.touch()
     monkeypatch.undo()
     await rig.quiet()
     assert await rig.person.lua("return #require('drawbridge.review').pending()") == 0

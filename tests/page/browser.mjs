@@ -12,6 +12,7 @@ const people = new Map();
 const browser = await chromium.launch({
   executablePath: process.env.DRAWBRIDGE_TEST_CHROMIUM,
   args: process.getuid() === 0 ? ['--no-sandbox'] : [],
+  timeout: PATIENCE,
 });
 
 async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false, forced = false, held }) {

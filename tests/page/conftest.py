@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -13,8 +12,7 @@ import pytest
 from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.server import processes
 from tests.server.processes import Server
-from tests.server.wire_client import WireClient
-from tests.waiting import PATIENCE
+from tests.server.wire_client import deleted
 
 from .agent import COMMAND
 from .rig import Browser
@@ -55,14 +53,6 @@ async def server(browser: Browser, lasting: Server) -> AsyncIterator[Server]:
         for project in (await client.ask("project_list"))["data"]["projects"]:
             await client.ask("agent_kill", project_id=project["id"])
             await deleted(client, project["id"])
-
-
-async def deleted(client: WireClient, project: str) -> None:
-    """Deletes a project. A page that was closed a moment ago may have asked for its review, which prevents it until then."""
-    async with asyncio.timeout(PATIENCE):
-        while (gone := await client.ask("project_delete", project_id=project))["type"] != "project_deleted":
-            assert gone["data"].get("retryable"), gone
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_restored_draft_does_not_take_the_focus(browser: Browser, address: str
 
 def test_a_queued_message_has_the_focus_each_time_it_is_edited(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
-        person.prompts("/slow 30")
+        person.prompts("/slow 600")
         person.sees(".stop")
         person.prompts("second")
         for _ in range(2):

@@ -13,6 +13,7 @@ import pytest
 
 from tests import programs
 from tests.server.processes import Server
+from tests.server.wire_client import deleted
 from tests.waiting import PATIENCE
 
 from .conftest import page_of, project_in, serving
@@ -125,7 +126,7 @@ async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: P
     async with serving(tmp_path / "data", "--no-tls", "--allow", home, HOME=str(home)) as server:
         async with server.client() as client:
             made = await client.ask("project_create", {"path": str(home / "books"), "agent": "demo"})
-            await client.ask("project_delete", {}, made["project_id"])
+            await deleted(client, made["project_id"])
         with browser.person(f"{page_of(server)}#token={server.token}") as person:
             person.sees("#folders [role=option]:first-child", "books")
             person.sees("#folders [role=option]:first-child .tag", "recent")
@@ -350,6 +351,7 @@ def test_from_a_session_back_to_the_list_the_focus_comes_along(browser: Browser,
 def test_a_menu_works_by_keys(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
+        person.until("document.activeElement.id === 'prompt'")
         person.runs("document.querySelector('[aria-label=\"Session menu\"]').focus()")
         person.presses("Enter")
         person.until("document.activeElement.matches('[role=menuitem]')")
@@ -373,7 +375,7 @@ def test_the_palette_changes_the_theme(browser: Browser, server: Server) -> None
         person.sees(".settings legend", "Theme")
         for name, theme in (("Dark", "'dark'"), ("Light", "'light'"), ("System", "undefined")):
             person.presses("Control+k")
-            person.sees(".palette")
+            person.sees(".palette input:focus")
             person("type", text=f"theme {name}")
             person.sees(".palette [aria-selected=true]", f"Theme: {name}")
             person.presses("Enter")
@@ -390,20 +392,22 @@ async def test_the_palette_goes_to_sessions_and_runs_commands(
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.presses("Control+k")
-        person.sees(".palette")
+        person.sees(".palette input:focus")
         person("type", text="tlho")
         person.sees(".palette [aria-selected=true]", "toll-house")
         person.presses("Enter")
         person.sees("h2", "toll-house")
         person.loses("dialog")
         person.presses("Control+k")
+        person.sees(".palette input:focus")
         person("type", text="shortcuts")
+        person.sees(".palette [aria-selected=true]", "Keyboard shortcuts")
         person.presses("Enter")
         person.sees("dialog h2", "Keyboard shortcuts")
         person.presses("Escape")
         person.loses("dialog")
         person.presses("Control+k")
-        person.sees(".palette input")
+        person.sees(".palette input:focus")
         person("type", text="zzzz")
         person.sees(".palette .hint", "Nothing matches.")
         person.presses("Escape")

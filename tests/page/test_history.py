@@ -481,12 +481,13 @@ FOCUSED = (
     ".indexOf(document.activeElement.closest('.item, .card'))"
 )
 TOP = "document.querySelector('.scroller').scrollTop"
+AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(document.querySelector('.scroller'))"
 
 
 def test_s2_16_steps_begin_at_what_is_in_sight(reader: Person) -> None:
     """At the end of a long conversation, and after scrolling away from what has the focus."""
     reader("resize", width=1280, height=500)
-    reader.until(f"{TOP} > 300")
+    reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")
     reader.presses("Escape")
     end = reader.runs(TOP)
     reader.presses("j")

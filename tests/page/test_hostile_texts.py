@@ -67,13 +67,21 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
             person.sees(".project")
             person.runs(LONGEST)
             for name, project in projects.items():
-                pace = person.runs(PACE)
-                person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
-                person.sees(".said", "after it")
-                person.until("document.querySelectorAll('.said').length === 3")
-                tasks = person.runs("window.tasks")
-                pace = max(pace, person.runs(PACE))
-                assert max(tasks, default=0) < 6 * pace, (name, tasks, pace)
+                for left in (2, 1, 0):  # what freezes the page does so each time, a busy machine does not
+                    pace = person.runs(PACE)
+                    person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
+                    person.sees(".said", "after it")
+                    person.until("document.querySelectorAll('.said').length === 3")
+                    tasks = person.runs("window.tasks")
+                    pace = max(pace, person.runs(PACE))
+                    if max(tasks, default=0) < 6 * pace:
+                        break
+                    assert left, (name, tasks, pace)
+                    person.runs("location.hash = '#/'")
+                    person.loses(".said")
+                    person("reload")
+                    person.sees(".project")
+                    person.runs(LONGEST)
             assert [text for text in person.complaints() if "4401" not in text] == []
 
 

@@ -130,7 +130,7 @@ def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> 
 def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) -> None:
     texts = "[...document.querySelectorAll('.queued-text')].map((one) => one.innerText).join()"
     with browser.person(address, **SIZE) as person:
-        sends(person, "/slow 30")
+        sends(person, "/slow 600")
         person.sees(".live .markdown")
         for text in ("first", "second", "third"):
             sends(person, text)
@@ -160,7 +160,7 @@ def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) ->
         presses_until(person, "Tab", named("Stop the run and send “/quick” now"))
         person.presses("Enter")
         person.until("document.querySelectorAll('.finished').length === 2")
-        assert bubbles(person) == ["/slow 30", "Stopped", "/quick", "Finished"]
+        assert bubbles(person) == ["/slow 600", "Stopped", "/quick", "Finished"]
         person.until(at("#prompt"))
 
 

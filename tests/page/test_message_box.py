@@ -102,7 +102,7 @@ def test_the_placeholder_says_what_happens_to_a_message(browser: Browser, addres
     with browser.person(address) as person:
         person.sees("#prompt")
         person.until("document.querySelector('#prompt').placeholder === 'Message the demo agent…'")
-        person.prompts("/slow 30")
+        person.prompts("/slow 600")
         person.until("document.querySelector('#prompt').placeholder === 'Queue a message…'")
         person.clicks(".stop")
 

@@ -199,12 +199,17 @@ async def test_sessions_that_need_somebody_come_first(browser: Browser, server: 
             person.sees(".approval")
 
 
-def test_an_unread_session_has_a_dot_and_no_count(browser: Browser, address: str) -> None:
+async def test_an_unread_session_has_a_dot_and_no_count(browser: Browser, server: Server, address: str) -> None:
     """page-review S3-28."""
     with browser.person(address) as person:
-        person.prompts("/slow 1")
-        person.sees(".live .markdown")
+        person.sees("#prompt")
         person.runs("location.hash = '#/'")
+        person.loses("#prompt")
+        async with server.client() as other:
+            [project] = [one["id"] for one in (await other.ask("project_list"))["data"]["projects"]]
+            await other.send("project_join", project_id=project)
+            await other.send("execute", {"prompt": "/quick"}, project)
+            await other.receive("update", "run_finished")
         person.sees(".unread")
         assert person.reads(".unread") == ["Unread"], "only for screen readers"
         person.clicks(".side .project")

@@ -21,7 +21,7 @@ STATIC = Path(__file__).resolve().parent.parent.parent / "web" / "static"
 
 def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
-        person.prompts("/slow 30")
+        person.prompts("/slow 600")
         person.sees(".live .markdown", "On and on")
         person.prompts("/quick")
         person.sees(".queued", "Queued")
@@ -251,7 +251,7 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent, "--max-queue", "1") as server:
         project = await project_in(server, directory)
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
-            person.prompts("/slow 30")
+            person.prompts("/slow 600")
             person.sees(".live .markdown")
             person.prompts("/quick")
             person.sees(".queued", "Queued")

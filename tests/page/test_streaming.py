@@ -42,7 +42,7 @@ def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, add
             " if (live && !window.first) window.first = live; })"
             ".observe(document.body, { subtree: true, childList: true }) })()"
         )
-        person.prompts("/stream [1, 3000]")
+        person.prompts("/stream [8, 3000]")
         person.sees(".finished")
         person.sees(".said:not(.live)", "A paragraph")
         assert person.runs("window.first === document.querySelector('.said:not(.live) .markdown > p')")

@@ -150,3 +150,11 @@ async def connected(
         failure = client._reader.exception()
         if failure is not None:
             raise failure
+
+
+async def deleted(client: WireClient, project: str) -> None:
+    """Deletes a project. A client that left a moment ago may have asked for its review, which prevents it until then."""
+    async with asyncio.timeout(PATIENCE):
+        while (gone := await client.ask("project_delete", project_id=project))["type"] != "project_deleted":
+            assert gone["data"].get("retryable"), gone
+            await asyncio.sleep(0.05)

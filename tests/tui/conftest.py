@@ -12,6 +12,7 @@ from drawbridge.tui import approval_view
 from tests.page.agent import COMMAND
 from tests.server import processes
 from tests.server.processes import Server
+from tests.server.wire_client import deleted
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
     async with lasting.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:
             await client.ask("agent_kill", project_id=project["id"])
-            await client.ask("project_delete", project_id=project["id"])
+            await deleted(client, project["id"])
 
 
 async def make_project(server: Server, directory: Path) -> str:

@@ -10,6 +10,7 @@ from textual.widgets import Input
 from drawbridge.tui.dialogs import HelpDialog, ModeDialog, ProjectDialog
 from drawbridge.tui.history import History
 from tests.server.processes import Server
+from tests.server.wire_client import deleted
 
 from .rig import Person, attached
 
@@ -141,4 +142,4 @@ async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | 
 async def forget(server: Server) -> None:
     async with server.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:
-            await client.ask("project_delete", project_id=project["id"])
+            await deleted(client, project["id"])

@@ -12,6 +12,7 @@ const pages = new Map();
 const browser = await chromium.launch({
   executablePath: process.env.DRAWBRIDGE_TEST_CHROMIUM,
   args: process.getuid() === 0 ? ['--no-sandbox'] : [],
+  timeout: PATIENCE,
 });
 
 async function run(command) {

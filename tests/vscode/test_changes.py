@@ -173,7 +173,8 @@ def test_unsaved_changes_are_not_undone_with_the_agent_s(changes: Changes) -> No
     assert len(changes.rows()) == len(ALL)
     changes.rig.does("workbench.action.focusActiveEditorGroup")
     changes.rig.window.presses("Control+s")
-    wait_until(lambda: changes.poem.read_text().startswith("mine "), "the save")
+    wait_until(lambda: not changes.rig.document(changes.poem)["dirty"], "the save")
+    assert changes.poem.read_text().startswith("mine ")
     changes.does("Undo Change", "Line 3")
     changes.shows("old.txt", "poem.txt", "Lines 17–18")
     assert changes.poem.read_text() == f"mine {CHANGED}".replace("LINE 3\n", "line 3\n")
@@ -183,12 +184,12 @@ def test_what_is_kept_leaves_the_list_and_stays_on_disk(changes: Changes) -> Non
     changes.does("Keep Change", "Line 3")
     changes.shows("old.txt", "poem.txt", "Lines 17–18")
     changes.does("Keep Changes in File", "poem.txt")
-    changes.shows("old.txt")
     wait_until(lambda: "Kept: 1 change in poem.txt. 1 change left." in status_bar(changes), "what was done")
+    changes.shows("old.txt")
     changes.server.decides_elsewhere(changes.directory, decision="undo")
+    wait_until(lambda: "Neovim decided about this review." in status_bar(changes), "who decided")
     changes.shows()
     assert (changes.poem.read_text(), changes.old.read_text()) == (CHANGED, "old\n")
-    wait_until(lambda: "Neovim decided about this review." in status_bar(changes), "who decided")
 
 
 def test_everything_is_kept_after_one_question(changes: Changes) -> None:

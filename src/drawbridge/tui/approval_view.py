@@ -332,6 +332,8 @@ class ApprovalView(Vertical, can_focus=True):
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
+        if not self.is_ready and event.button.name not in ("back", "more"):
+            return  # the click may have been meant for what was there before
         acts: dict[str | None, Callable[[], object]] = {
             "accept": self.accept,
             "always": self.always,

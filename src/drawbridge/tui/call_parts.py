@@ -51,10 +51,8 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
         return
     match tool, given:
         case "Bash", {"command": str(command)}:
-            if isinstance(described := given.get("description"), str):
-                yield Part("words", described)
-            yield from _fields(given, {"command"} | ({"description"} if isinstance(described, str) else set()))
             yield Part("command", command)
+            yield from _fields(given, {"command"})
         case _, {"plan": str(plan)} if tool == PLAN:
             yield from _fields(given, {"plan"})
             yield Part("markdown", plan)

@@ -89,7 +89,7 @@ function ReadOn({ card }: CardProps) {
       <Button
         label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
         icon="down"
-        class="yes reads"
+        class="reads"
         disabled={card.busy}
         onClick={() => card.readOn()}
       />

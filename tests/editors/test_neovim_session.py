@@ -124,8 +124,8 @@ async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
     if end == "kill":
         rig.person.kill()
     else:
+        may_go_on.touch()
         await rig.person.types(end)
-    may_go_on.touch()
     outcome = (await asyncio.gather(pending, return_exceptions=True))[0]
     # The answer may still come out before the end does.
     assert isinstance(outcome, EditorGone | tuple)

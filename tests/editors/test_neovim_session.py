@@ -19,6 +19,7 @@ from tests.programs import each_nvim, nvim
 
 ROOT = Path(__file__).parents[2]
 
+
 def busy(end: Path) -> str:
     """Keys after which Neovim answers nothing until there is this file."""
     return f":lua while not vim.loop.fs_stat('{end}') do vim.loop.sleep(5) end<CR>"
@@ -113,13 +114,17 @@ async def test_a_proposal_that_came_too_late_does_not_open_later(
 
 
 @pytest.mark.parametrize("end", [":qa!<CR>", "kill"])
-async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(rig: Workstation, end: str) -> None:
-    await rig.person.types(BUSY)
+async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
+    rig: Workstation, tmp_path: Path, end: str
+) -> None:
+    may_go_on = tmp_path / "end"
+    await rig.person.types(busy(may_go_on))
     pending = asyncio.create_task(rig.editor.folders())
     await asyncio.sleep(0)
     if end == "kill":
         rig.person.kill()
     else:
+        may_go_on.touch()
         await rig.person.types(end)
     outcome = (await asyncio.gather(pending, return_exceptions=True))[0]
     # The answer may still come out before the end does.

@@ -186,9 +186,7 @@ class TestGemini:
         editor.command("DrawbridgeGemini 'fix the bug' now")
         assert started_with("gemini")["argv"] == "--model|flash|fix the bug|now|"
 
-    @pytest.mark.parametrize(
-        ("answer", "argv"), [("1", "--prompt-interactive|/ide enable|"), ("2", "|"), ("0", "|")]
-    )
+    @pytest.mark.parametrize(("answer", "argv"), [("1", "--prompt-interactive|/ide enable|"), ("2", "|"), ("0", "|")])
     def test_its_first_start_asks_whether_it_may_connect(self, editor: Neovim, answer: str, argv: str) -> None:
         gemini_settings("{}")
         start(editor)

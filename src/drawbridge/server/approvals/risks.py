@@ -62,6 +62,12 @@ _TOKEN: Final = re.compile(r"\n|&&|\|\||>>|<<<|[;&|()<>`]|[^\s;&|()<>`\"']+")
 _ENDS: Final = frozenset({"\n", "&&", "||", ";", "&", "|", "(", ")", "`"})
 _REDIRECTS: Final = frozenset({"<", ">", ">>", "<<<"})
 _ASSIGNED: Final = re.compile(r"\w+=")
+_FORCES_PUSH: Final = re.compile(r"--force|\+|-[^\Wf]*f\w*\Z")
+_FORCES_CLEAN: Final = re.compile(r"--force\Z|-[^\Wf]*f\w*\Z")
+_OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
+
+_LONGEST_PATH: Final = 4096
+"""Characters of a directory that a command's ``cd`` can lead to (Linux' ``PATH_MAX``)."""
 
 
 class Token(NamedTuple):
@@ -157,9 +163,7 @@ def _risk_of(token: Token, rest: Sequence[Token], tokens: Sequence[Token], at: i
         case "git" if first:
             return _risk_of_git(rest)
         case "chmod":
-            opens = next(
-                (one for one in rest if re.fullmatch(r"0?[0-7]?777|(a|o|ugo)?\+[rwxX]*w[rwxX]*", one.text)), None
-            )
+            opens = next((one for one in rest if _OPENS_TO_ALL.match(one.text)), None)
             return ("permissions" if opens else None), opens
         case "dd":
             disk = next((one for one in rest if one.text.startswith("of=/dev/")), None)
@@ -185,15 +189,11 @@ def _risk_of_git(rest: Sequence[Token]) -> tuple[str | None, Token | None]:
         options = words[at + 1 :]
         match word:
             case "push":
-                forced = [one.startswith(("--force", "+")) or re.fullmatch(r"-\w*f\w*", one) for one in options]
-                return (
-                    ("force_push", rest[at + 1 + forced.index(next(filter(None, forced)))])
-                    if any(forced)
-                    else (None, None)
-                )
+                forced = next((one for one in rest[at + 1 :] if _FORCES_PUSH.match(one.text)), None)
+                return ("force_push" if forced else None), forced
             case "reset" if "--hard" in options:
                 return "discards_work", rest[at + 1 + options.index("--hard")]
-            case "clean" if any(re.fullmatch(r"-\w*f\w*|--force", one) for one in options):
+            case "clean" if any(_FORCES_CLEAN.match(one) for one in options):
                 return "delete", rest[at]
             case "restore" if "--staged" not in options or "--worktree" in options:
                 return "discards_work", rest[at]
@@ -268,7 +268,8 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
         named = [one for before, one in pairwise([token, *rest]) if before.text not in _REDIRECTS]
         paths = [one for one in named if one.text not in _REDIRECTS and not one.text.startswith("-")]
         if token.text in {"cd", "pushd"} and paths:
-            directory = _absolute(paths[0].text, directory)
+            entered = _absolute(paths[0].text, directory)
+            directory = entered if len(entered) <= _LONGEST_PATH else directory
         elif token.program in _WRITES_ALL:
             yield from (Mark("outside_project", one.start, one.end) for one in paths if is_outside(one, one.text))
         elif token.program in _WRITES_LAST and len(paths) > 1 and is_outside(paths[-1], paths[-1].text):

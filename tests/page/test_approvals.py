@@ -216,7 +216,7 @@ def test_a_question_about_several_files_has_a_list(browser: Browser, address: st
         {"type": "diff", "path": str(directory / f"{name}.py"), "oldText": "a\n" * 60, "newText": "b\n" * 60}
         for name in "abc"
     ]
-    call = {"name": "edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
+    call = {"name": "acp:edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
     with browser.person(address) as person:
         asks(person, call)
         assert person.reads(f"{CARD} .file-list code") == ["a.py", "b.py", "c.py"]

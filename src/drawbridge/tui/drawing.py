@@ -22,7 +22,7 @@ from textual.strip import Strip
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text.counts import size
 from drawbridge.tui import wording
-from drawbridge.tui.call_parts import Part, parts
+from drawbridge.tui.call_parts import Part, of_request, parts
 from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
 from drawbridge.tui.colours import CodeColours, Palette
 from drawbridge.tui.conversation import Item
@@ -235,7 +235,7 @@ class Painter:
         if proposal and isinstance(text, str):
             return self.diff({**proposal, "new_text": text}, width)
         if given is not None:
-            return self.call(parts(request["tool_name"], given), width, DIFF_LINES)
+            return self.call(of_request({**request, "proposal": None}, given), width, DIFF_LINES)
         return self.plain("Too large to show.", width, self.palette.soft)
 
     def _finished(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:

@@ -15,9 +15,11 @@ import {
   changesIn,
   type FileChange,
   flagWords,
+  isDrawn,
   isFlag,
   isObject,
   isToolCall,
+  othersIn,
   planIn,
   type Risk,
   risksIn,
@@ -34,9 +36,6 @@ const IN_DIFF: Record<string, string[]> = {
   Write: ['file_path', 'content'],
   NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
 };
-
-/** Of a tool call of the Agent Client Protocol: what is drawn in another way, or has no meaning for a person. */
-const OF_CALL = ['toolCallId', 'sessionUpdate', 'status', 'kind', 'title', 'content', 'rawInput'];
 
 /** Fields that have a row each; more are shown together, as JSON. */
 const FIELDS = 40;
@@ -66,7 +65,7 @@ export function Asked({ request, root, comments, whole, edited = NONE }: Context
       <Risks risks={request.risks} />
       {!isObject(input) ? (
         <Value text={asText(input)} />
-      ) : isToolCall(input) ? (
+      ) : isToolCall(request) ? (
         <Call request={request} root={root} comments={comments} whole={whole} edited={edited} />
       ) : (
         <Fields request={request} comments={comments} edited={edited} />
@@ -109,26 +108,25 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
 function Call({ request, root, comments, whole, edited = NONE }: Context) {
   const { input, proposal } = request;
   const plan = planIn(request);
-  const changes = proposal ? [] : changesIn(input);
-  const known = (part: any) => part?.type === 'diff' || typeof part?.content?.text === 'string';
-  const others = Array.isArray(input.content) ? input.content.filter((part: any) => !known(part)) : [];
+  const changes = proposal ? [] : changesIn(request);
   const raw = isObject(input.rawInput);
   return (
     <>
+      <Flags input={input} />
       {typeof input.title === 'string' && input.title && (
         <Replaced isReplaced={edited.includes('title')}>
           <Value text={input.title} risks={risksIn(request, 'title')} />
         </Replaced>
       )}
       {plan === undefined ? (
-        textsIn(input).map((text, index) => <Value key={index} text={text} />)
+        textsIn(request).map((text, index) => <Value key={index} text={text} />)
       ) : (
         <Plan text={plan} comments={comments} />
       )}
       {changes.length > 0 && (
         <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
       )}
-      {others.map((part: any, index: number) => (
+      {othersIn(request).map((part, index) => (
         <Value key={index} text={asText(part)} />
       ))}
       {raw && <Flags input={input.rawInput} />}
@@ -136,7 +134,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
       <Rest
         request={request}
         input={input}
-        drawn={OF_CALL.filter((name) => raw || name !== 'rawInput')}
+        drawn={Object.keys(input).filter((name) => isDrawn(name, input[name]))}
         edited={edited}
       />
     </>

@@ -10,7 +10,7 @@ import { canBeEdited, editedInput } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
 import { Sight } from './current.ts';
-import { asksQuestions, changesFiles, editableFields, planIn } from './input.ts';
+import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { isChoiceCut } from './question.tsx';
 import { Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
@@ -137,7 +137,7 @@ export class ApprovalCard {
 
   /** Whether a letter alone accepts it: a change of files that can be undone, and nothing that runs. */
   get takesLetter() {
-    return this.mode === 'read' && changesFiles(this.request);
+    return this.mode === 'read' && changesOneFile(this.request);
   }
 
   /** Whether all of it is drawn: nothing waits behind a button. */

@@ -122,7 +122,7 @@ class Words(Struct, frozen=True):
 def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -> Words:
     """``agent``: its name. ``root``: the project's directory."""
     given = request.given or {}
-    is_acp = isinstance(given.get("toolCallId"), str)
+    is_acp = request.form == "acp"
     paths = _paths(request, given)
     kind = _kind(request, given, is_acp=is_acp)
     return Words(
@@ -175,7 +175,7 @@ def _paths(request: ApprovalRequested, given: Mapping[str, Any]) -> list[str]:
     found += [given[name] for name in ("file_path", "notebook_path") if isinstance(given.get(name), str)]
     for name in ("content", "locations"):
         parts = given.get(name)
-        if isinstance(given.get("toolCallId"), str) and isinstance(parts, list) and not found:
+        if request.form == "acp" and isinstance(parts, list) and not found:
             found += [part["path"] for part in parts if isinstance(part, dict) and isinstance(part.get("path"), str)]
     return list(dict.fromkeys(filter(None, found)))
 
@@ -191,13 +191,11 @@ def _risks(
 ) -> Iterator[Risk]:
     raw = given.get("rawInput")
     fields, prefix = (raw if isinstance(raw, dict) else {}, "rawInput.") if is_acp else (given, "")
-    for name, value in fields.items():
-        if name.lower().startswith("dangerous") and value:
-            yield Risk(
-                "no_sandbox",
-                risks.TEXTS["no_sandbox"] if "sandbox" in name.lower() else f"Dangerous: {name[:100]}",
-                prefix + name,
-            )
+    for name, value in [*given.items(), *((prefix + name, value) for name, value in fields.items() if prefix)]:
+        plain = name.removeprefix(prefix).lower()
+        if plain.startswith("dangerous") and value:
+            words = risks.TEXTS["no_sandbox"] if "sandbox" in plain else f"Dangerous: {name.removeprefix(prefix)[:100]}"
+            yield Risk("no_sandbox", words, name)
     if kind == "command":
         yield from _risks_of_command(given, fields, prefix, root, resolve)
     if kind in ("edit", "create", "overwrite", "notebook", "delete", "move"):

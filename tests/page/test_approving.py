@@ -463,6 +463,17 @@ def test_nothing_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
+def test_every_field_of_a_question_is_shown(browser: Browser, address: str) -> None:
+    options = [{"label": "Oak", "then": "saw it"}, {"label": "Ash", "dangerouslyCut": True}, "Elm"]
+    asked = {"question": "Which wood?", "header": "Wood", "multiSelect": "yes", "options": options, "price": "1 EUR"}
+    with browser.person(address) as person:
+        asks(person, {"name": "AskUserQuestion", "input": {"questions": [asked], "metadata": {"source": "nobody"}}})
+        person.sees(f"{CARD} legend", "Which wood?")
+        [card] = person.reads(CARD)
+        for words in ("saw it", "dangerouslyCut", "Elm", "multiSelect", "1 EUR", "nobody"):
+            assert words in card
+
+
 def test_a_letter_does_not_accept_what_only_looks_like_a_change(
     browser: Browser, address: str, directory: Path
 ) -> None:

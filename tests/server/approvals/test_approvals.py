@@ -196,6 +196,10 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
             ),
             ({"file_path": "/a\0b"}, None),
             ({"command": link, "path": 5, "content": None}, None),
+            ({"path": "README.md"}, {"README.md": str(tmp_path / ".bashrc")}),
+            ({"target": "./vendor/../README.md"}, {"./vendor/../README.md": str(tmp_path / "README.md")}),
+            ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
+            ({"content": "README.md and more"}, None),
         ):
             process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets

@@ -13,7 +13,9 @@ import { Replaced } from '../ui/must.tsx';
 import {
   asText,
   changesIn,
+  FLAG,
   type FileChange,
+  flagsIn,
   flagWords,
   isDrawn,
   isFlag,
@@ -27,7 +29,8 @@ import {
 } from './input.ts';
 import { cellsOf } from './notebook.ts';
 import { Plan } from './plan.tsx';
-import { Marked, Value } from './value.tsx';
+import { Rest } from './rest.tsx';
+import { Value } from './value.tsx';
 
 /** Fields that the diff of a proposal shows already. */
 const IN_DIFF: Record<string, string[]> = {
@@ -36,12 +39,6 @@ const IN_DIFF: Record<string, string[]> = {
   Write: ['file_path', 'content'],
   NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
 };
-
-/** Fields that have a row each; more are shown together, as JSON. */
-const FIELDS = 40;
-
-/** Characters of a value that is drawn in a line of its own. */
-const SHORT = 120;
 
 export type Context = {
   request: any;
@@ -80,6 +77,7 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
+    ...flagsIn(input),
     // While fields are edited, the diff may not be shown. The fields that are not edited always are.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
       ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
@@ -130,11 +128,11 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
         <Value key={index} text={asText(part)} />
       ))}
       {raw && <Flags input={input.rawInput} />}
-      {raw && <Rest request={request} input={input.rawInput} drawn={[]} prefix="rawInput." />}
+      {raw && <Rest request={request} input={input.rawInput} drawn={flagsIn(input.rawInput)} prefix="rawInput." />}
       <Rest
         request={request}
         input={input}
-        drawn={Object.keys(input).filter((name) => isDrawn(name, input[name]))}
+        drawn={[...flagsIn(input), ...Object.keys(input).filter((name) => isDrawn(name, input[name]))]}
         edited={edited}
       />
     </>
@@ -292,61 +290,10 @@ function Flags({ input }: { input: any }) {
         <li key={name}>
           <strong>{flagWords(name)}</strong>{' '}
           <code>
-            <Text line>{`${name}: ${asText(value).slice(0, 200)}`}</Text>
+            <Text line>{`${name}: ${asText(value).slice(0, FLAG)}`}</Text>
           </code>
         </li>
       ))}
     </ul>
-  );
-}
-
-/** A value in one line if it is short. */
-function shortText(value: any) {
-  const line = typeof value === 'string' ? '' : JSON.stringify(value);
-  return line && line.length <= SHORT ? line : asText(value);
-}
-
-/** The fields that are not `drawn` in another way. `prefix`: before the names in the risks. */
-function Rest({
-  request,
-  input,
-  drawn,
-  edited = NONE,
-  prefix = '',
-}: {
-  request: any;
-  input: any;
-  drawn: string[];
-  edited?: readonly string[];
-  prefix?: string;
-}) {
-  const all = Object.entries(input).filter(
-    ([name, value]) => !drawn.includes(name) && !(isFlag(name, value) && asText(value).length <= 200),
-  );
-  if (!all.length) return null;
-  const rest: [string, any][] = all.length > FIELDS ? [['…', Object.fromEntries(all.slice(FIELDS))]] : [];
-  return (
-    <dl class="fields">
-      {[...all.slice(0, FIELDS), ...rest].map(([name, value]) => {
-        const text = shortText(value);
-        const risks = risksIn(request, prefix + name);
-        return (
-          <Replaced key={name} isReplaced={edited.includes(name)}>
-            <dt>
-              <Text line>{name}</Text>
-            </dt>
-            <dd>
-              {text.length <= SHORT && !text.includes('\n') ? (
-                <code class="short">
-                  <Marked text={text} risks={risks} />
-                </code>
-              ) : (
-                <Value text={text} risks={risks} />
-              )}
-            </dd>
-          </Replaced>
-        );
-      })}
-    </dl>
   );
 }

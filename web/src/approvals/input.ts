@@ -144,6 +144,13 @@ export function titleOf(request: any, agent: string, root: string): [string, str
 export const isFlag = (name: string, value: any) =>
   Boolean(value) && (Object.hasOwn(FLAGS, name) || /^dangerous/i.test(name));
 
+/** Characters of a flag that are shown among the flags. */
+export const FLAG = 200;
+
+/** The fields that are shown whole among the flags. */
+export const flagsIn = (input: any): string[] =>
+  Object.keys(input).filter((name) => isFlag(name, input[name]) && asText(input[name]).length <= FLAG);
+
 export const flagWords = (name: string) => (Object.hasOwn(FLAGS, name) ? FLAGS[name] : 'Dangerous');
 
 /** Fields of the input that a person may change, as texts; none where the change of a file is edited instead. */

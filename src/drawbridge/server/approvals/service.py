@@ -6,7 +6,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -80,7 +80,7 @@ class Approvals:
         request = approval.request
         found = words(request, agent, self._root, _real)
         approval.described(
-            link_targets=link_targets(request.given, _path(approval), request.blocked_path),
+            link_targets=link_targets(request.given, self._root, _path(approval), request.blocked_path),
             **msgspec.structs.asdict(found),
         )
         self._open[approval.id] = approval
@@ -245,42 +245,46 @@ def _encode(value: Any) -> bytes:
 MOST: Final = 50
 """The largest number of paths of one approval that are followed."""
 
-_FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
-"""Fields of a tool's input that contain paths. ACP agents name their files in ``content`` and ``locations``."""
+_LONGEST_PATH: Final = 1_000
+"""Characters of a text that may be a path."""
 
-_LISTS: Final = ("content", "locations", "edits")
+_TEXTS: Final = frozenset({"command", "description", "title", "toolCallId", "kind", "status", "sessionUpdate", "type"})
+"""Fields of a tool's input that are not paths."""
+
+_DEPTH: Final = 4
+"""Levels of a tool's input that may contain paths. ACP agents name their files in lists in ``content`` and ``locations``."""
 
 
-def link_targets(given: Mapping[str, Any] | None, *named: str | None) -> dict[str, str]:
-    """Each absolute path that leads through a symbolic link, with its target. No file is opened.
+def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
+    """Each path that leads through a symbolic link, as it is written, with its target. No file is opened.
 
-    ``given``: the tool's input; ``named``: other paths of the approval, such as its proposal's.
+    ``given``: the tool's input, any text of which may be a path; ``root``: the project's directory, where relative ones
+    begin; ``named``: other paths of the approval, such as its proposal's.
     """
     found: dict[str, str] = {}
-    paths = dict.fromkeys([*filter(_is_absolute, named), *_paths(given or {})])
-    for path in list(paths)[:MOST]:
-        end = _end(path)
-        if end is not None:
-            found[path] = end
+    found_in = sorted(_texts(given or {}, _DEPTH), key=lambda text: not text.startswith(("/", "~")))
+    texts = dict.fromkeys([*filter(None, named), *found_in])
+    home = _real(root)
+    for text in list(texts)[:MOST]:
+        path = os.path.join(home, os.path.expanduser(text))
+        end = _real(path)
+        if end != os.path.normpath(path):
+            found[text] = end.encode("utf-8", "backslashreplace").decode()
     return found
 
 
-def _is_absolute(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and value.startswith("/")
-
-
-def _paths(given: Mapping[str, Any]) -> Iterator[str]:
-    lists = (given[name] for name in _LISTS if isinstance(given.get(name), list))
-    parts = [given, given.get("rawInput"), *(part for each in lists for part in each[:MOST])]
-    for part in parts:
-        if isinstance(part, dict):
-            yield from filter(_is_absolute, (part.get(name) for name in _FIELDS))
-
-
-def _end(path: str) -> str | None:
-    """The target of ``path``, if it differs. A part that does not exist yet stays as it is."""
-    end = _real(path)
-    return None if end == os.path.normpath(path) else end.encode("utf-8", "backslashreplace").decode()
+def _texts(value: object, depth: int) -> Iterator[str]:
+    """The texts in a JSON value that may be paths."""
+    if isinstance(value, str):
+        if 0 < len(value) <= _LONGEST_PATH and "\n" not in value:
+            yield value
+    elif depth and isinstance(value, dict):
+        for name, one in value.items():
+            if name not in _TEXTS:
+                yield from _texts(one, depth - 1)
+    elif depth and isinstance(value, list):
+        for one in value[:MOST]:
+            yield from _texts(one, depth - 1)
 
 
 def _real(path: str) -> str:

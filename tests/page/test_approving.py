@@ -474,6 +474,21 @@ def test_every_field_of_a_question_is_shown(browser: Browser, address: str) -> N
             assert words in card
 
 
+def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
+    """Markdown has many ways to write what is not drawn."""
+    plan = (
+        "<div>\nzebra\n</div>\n\n<!-- yankee -->\n\nwith <b title='xray'>tags</b>\n\n[1]: /x 'whisky'\n\n"
+        "[a link](https://example.org/terra 'victor') ![uniform](/tango.png 'sierra')\n\n```sh romeo\nquebec\n```\n\n"
+        "| a | b |\n|---|---|\n| 1 | 2 | november |\n\n" + ">" * 60 + " mike\n\n"
+    )
+    words = "zebra yankee xray whisky terra victor uniform tango sierra romeo quebec november mike".split()
+    with browser.person(address) as person:
+        asks(person, {"name": "ExitPlanMode", "input": {"plan": plan}})
+        person.sees(f"{CARD} .plan .raw", "november")
+        [card] = person.reads(CARD)
+        assert [word for word in words if word not in card] == []
+
+
 def test_a_letter_does_not_accept_what_only_looks_like_a_change(
     browser: Browser, address: str, directory: Path
 ) -> None:

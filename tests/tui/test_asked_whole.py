@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 import pytest
@@ -140,6 +142,35 @@ async def test_a_path_through_a_link_is_shown_with_its_end() -> None:
     async with alone(app):
         assert "wants to overwrite /x/README.md → /home/ada/.bashrc" in app.text
         assert "leads through a link. The file is /home/ada/.bashrc." in app.text
+
+
+STEPS = (
+    "<div>\nzebra\n</div>\n\n<!-- yankee -->\n\nwith <b title='xray'>tags</b>\n\n[1]: /x 'whisky'\n\n"
+    "[a link](https://example.org 'victor') ![uniform](/tango.png 'sierra')\n\n```sh romeo\nquebec\n```\n\n"
+    "```papa\noscar\n```\n\n| a | b |\n|---|---|\n| 1 | 2 | november |\n\n"
+)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        STEPS,
+        ">" * 60 + " zebra\n",
+        "- " * 60 + "zebra\n",
+        "|" + " zebra |" * 60 + "\n|" + "---|" * 60 + "\n|" + " yankee |" * 60 + "\n",
+        "<https://zebra.example/yankee> " + ">" * 3 + "\n\n" + ">" * 60 + " yankee\n",
+        "&#122;ebra &#121;ankee\n\n" + ">" * 60 + " zy\n",
+    ],
+    ids=["html, definitions, titles", "quotes", "lists", "columns", "twice", "references"],
+)
+async def test_no_word_of_a_plan_is_left_out(plan: str, width: int) -> None:
+    """Markdown has many ways to write what is not drawn."""
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+    async with alone(app, width, height=400):
+        drawn = "".join(app.text.replace("│", "").split())
+        for word in set(re.findall("[a-z]{4,}|zy", html.unescape(plan))) - {"title", "https"}:
+            assert word in drawn, word
 
 
 async def test_a_plan_is_text() -> None:

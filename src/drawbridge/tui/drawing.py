@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import html
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
 from typing import Any, Final
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments.lexers import find_lexer_class_by_name
+from pygments.util import ClassNotFound
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
@@ -102,7 +108,12 @@ class Painter:
     def markdown(self, text: str, width: int) -> list[Strip]:
         if len(text) > MARKDOWN_CHARACTERS:
             return self.plain(text, width, self.palette.ink)
-        return self._rendered(_Markdown(wording.block(text), CodeColours(self.palette)), width)
+        source = wording.block(text)
+        markdown = _Markdown(source, CodeColours(self.palette))
+        lines = self._lines_of(markdown, width)
+        if markdown.lacks("".join(segment.text for line in lines for segment in line)):
+            return self.plain(text, width, self.palette.ink)
+        return _harmless_strips(lines)
 
     def plain(self, text: str, width: int, colour: str) -> list[Strip]:
         style = Style(color=colour)
@@ -266,13 +277,18 @@ class Painter:
         return self.plain(words, width, self.palette.wait)
 
     def _rendered(self, renderable: RenderableType, width: int) -> list[Strip]:
-        """Character references of Markdown become characters only now: what is drawn is made harmless last."""
-        options = self._console.options.update(width=width)
-        lines = self._console.render_lines(renderable, options, pad=False)
-        strips = [Strip(_harmless_segments(line)) for line in lines]
-        while strips and not strips[-1].text.strip():
-            strips.pop()
-        return strips
+        return _harmless_strips(self._lines_of(renderable, width))
+
+    def _lines_of(self, renderable: RenderableType, width: int) -> list[list[Segment]]:
+        return self._console.render_lines(renderable, self._console.options.update(width=width), pad=False)
+
+
+def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
+    """Character references of Markdown are characters by now: what is drawn is made harmless last."""
+    strips = [Strip(_harmless_segments(line)) for line in lines]
+    while strips and not strips[-1].text.strip():
+        strips.pop()
+    return strips
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
@@ -292,15 +308,53 @@ class _Heading(Heading):
 
 
 class _CodeBlock(CodeBlock):
+    """Its language is not drawn: the colors show it. Any other words at its beginning are."""
+
+    info = ""
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _CodeBlock:
+        is_language = _is_language(token.info)
+        found = cls(token.info if is_language else "text", markdown.code_theme)
+        found.info = "" if is_language else token.info.strip()
+        return found
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.info:
+            yield Text(self.info)
         yield Padding(_code(str(self.text).rstrip(), self.lexer_name, self.theme), (0, 1), style="code.ground")
+
+
+_PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
+"""HTML and definitions of links are text, since they would be drawn as nothing. ``<https://…>`` would be drawn twice, so that
+its letters could make up for others (see ``lacks``)."""
 
 
 class _Markdown(Markdown):
     elements = Markdown.elements | {"heading_open": _Heading, "fence": _CodeBlock, "code_block": _CodeBlock}
 
     def __init__(self, text: str, theme: CodeColours) -> None:
-        super().__init__(text, code_theme=theme, hyperlinks=False)  # type: ignore[arg-type]  # Syntax takes it as well
+        super().__init__("", code_theme=theme, hyperlinks=False)  # type: ignore[arg-type]  # Syntax takes it as well
+        self.markup = text
+        self.parsed = _PARSER.parse(text)
+
+    def lacks(self, drawn: str) -> bool:
+        """Whether letters of the source are missing in what was drawn at some width, as in a table that is too wide, in a
+        quote within forty others, in the title of a link, or in the address of an image.
+        """
+        languages = "".join(token.info for token in self.parsed if token.type == "fence" and _is_language(token.info))
+        return bool(_letters(html.unescape(self.markup)) - _letters(drawn) - _letters(languages))
+
+
+def _is_language(info: str) -> bool:
+    try:
+        return bool(find_lexer_class_by_name(info))
+    except ClassNotFound:
+        return False
+
+
+def _letters(text: str) -> Counter[str]:
+    return Counter(filter(str.isalpha, text))
 
 
 def _code(text: str, language: str, theme: Any) -> Syntax:

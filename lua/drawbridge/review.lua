@@ -2,6 +2,7 @@
 local bar = require('drawbridge.view_bar')
 local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
+local draft = require('drawbridge.terminal_draft')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
@@ -35,6 +36,7 @@ local M = {}
 ---@field filled integer? The changedtick of the proposed text as it came.
 ---@field windows {proposed: integer, old: integer?}? While it is shown.
 ---@field tab integer? The tab page of its own.
+---@field stacked boolean? Whether its sides are below each other because there is no room beside each other.
 ---@field borrowed boolean? Whether the window of the present text is the person's and stays.
 ---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the person was before.
@@ -176,7 +178,7 @@ local function closed(entry, window)
   if entry.decided then
     return
   end
-  local accepted = consent.wrote(entry.proposed) and writing_accepts()
+  local accepted = consent.wrote(entry.proposed) and writing_accepts() and view.is_readable(entry)
   -- A person who closes another window of the view may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
@@ -193,6 +195,8 @@ local function written_by_command(entry)
       entry.told = true
       say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
     end
+  elseif not view.is_readable(entry) then
+    say('not accepted: the window of the proposal is too small to read it')
   elseif not writing_accepts() then
     say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
   else
@@ -202,9 +206,11 @@ end
 
 local show, wait_for_turn
 
---- Keys that were typed while the view opened decide nothing: those for a terminal are passed to it, others are dropped.
+--- Keys that were typed while the view opened decide nothing: those for a terminal are passed to it, others are dropped. So are
+--- those for a dialog of the agent: Enter would accept there what the person has not seen.
 local function settle(entry)
-  local from_terminal = entry.place.in_terminal
+  local place = entry.place
+  local from_terminal = place.in_terminal and not draft.is_answering(vim.api.nvim_win_get_buf(place.window))
   local keys = settling.wait(function()
     return entry.windows ~= nil and not entry.decided
   end, from_terminal)
@@ -351,6 +357,8 @@ function M.accept()
     answer(':DrawbridgeAccept: no proposal is waiting')
   elseif not entry.windows then
     M.open()
+  elseif not view.is_readable(entry) then
+    answer(':DrawbridgeAccept: the window of the proposal is too small to read it')
   else
     decide(entry, true)
     return true

@@ -1,4 +1,5 @@
---- A small window in a corner that can't be entered and takes no key.
+--- A small window in a corner that can't be entered and takes no key. It never covers an agent's terminal if there is another
+--- corner, since a dialog may wait there; of a terminal that fills the screen it covers the top.
 local room = require('drawbridge.view_room')
 
 local M = {}
@@ -22,6 +23,47 @@ local function fitted(lines, width)
   return shown
 end
 
+--- The areas of the terminals in this tab page: their first and last rows and columns, from 0, the last ones excluded.
+local function terminals()
+  local found = {}
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    if vim.bo[vim.api.nvim_win_get_buf(window)].buftype == 'terminal' then
+      local row, column = unpack(vim.api.nvim_win_get_position(window))
+      local bottom, right = row + vim.api.nvim_win_get_height(window), column + vim.api.nvim_win_get_width(window)
+      table.insert(found, { row, bottom, column, right })
+    end
+  end
+  return found
+end
+
+--- A corner of the editor for a box of that size, border included: its anchor, row and column. The bottom right one, unless a
+--- terminal is there. `aside`: rows to leave free.
+local function corner(rows, columns, height, width, aside)
+  local top = 0
+  if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then
+    top = 1
+  end
+  local corners = {
+    { 'SE', math.max(rows - aside, 0), columns },
+    { 'NE', top + aside, columns },
+    { 'SW', math.max(rows - aside, 0), 0 },
+    { 'NW', top + aside, 0 },
+  }
+  for _, one in ipairs(corners) do
+    local first_row = one[1]:sub(1, 1) == 'S' and one[2] - height or one[2]
+    local first_column = one[1]:sub(2, 2) == 'E' and columns - width or 0
+    local is_free = true
+    for _, area in ipairs(terminals()) do
+      local apart = first_row >= area[2] or first_row + height <= area[1]
+      is_free = is_free and (apart or first_column >= area[4] or first_column + width <= area[3])
+    end
+    if is_free then
+      return unpack(one)
+    end
+  end
+  return unpack(corners[2])
+end
+
 local function place(lines, window, above)
   local columns = window and vim.api.nvim_win_get_width(window) or vim.o.columns
   local rows = window and vim.api.nvim_win_get_height(window) or (vim.o.lines - vim.o.cmdheight - 1)
@@ -30,14 +72,19 @@ local function place(lines, window, above)
   for _, line in ipairs(shown) do
     width = math.max(width, vim.fn.strdisplaywidth(line))
   end
+  width = width + 2 * EDGE
+  local anchor, row, column = 'SE', math.max(rows - (above or 0), 0), columns
+  if not window then
+    anchor, row, column = corner(rows, columns, #shown + 2, width + 2, above or 0)
+  end
   return shown,
     {
       relative = window and 'win' or 'editor',
       win = window,
-      anchor = 'SE',
-      row = math.max(rows - (above or 0), 0),
-      col = columns,
-      width = width + 2 * EDGE,
+      anchor = anchor,
+      row = row,
+      col = column,
+      width = width,
       height = #shown,
       style = 'minimal',
       border = 'rounded',

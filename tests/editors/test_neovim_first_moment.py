@@ -35,7 +35,7 @@ text, dialog, pressed = "", False, ""
 while True:
     words = "{RULE}\\r\\n❯ " + text + " \\b\\r\\n{RULE}\\r\\n  ? for help"
     if dialog:
-        words = "Do you want to make this edit?\\r\\n❯ 1. Yes, pressed: " + pressed
+        words = "Do you want to make this edit?\\r\\n❯ 1. Yes\\r\\n  2. No\\r\\npressed: " + pressed
     print("\\033[2J\\033[H" + words, end="", flush=True)
     key = sys.stdin.read(1)
     if key == "\\x04":
@@ -78,12 +78,9 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await presses(pane, "C-d")
-        await sees(pane, "Do you want")
-        await looks_again(rig)  # nothing is to happen, though the box is out of sight and no key is typed
+        await looks_again(rig)  # nothing is to happen, though no key is typed
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
-        await presses(pane, "C-d")
         await types(pane, " stop")
         await sees(pane, "❯ and then stop")
         await presses(pane, "Enter")
@@ -92,6 +89,31 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await types(pane, ":w")
         await presses(pane, "Enter")
         assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
+    """Enter, meant for the prompt, would accept the change there. Keys of the first moment do not get to the dialog."""
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options("{ idle_ms = 500 }")
+        await in_terminal(rig, sys.executable, "-c", BOX)
+        await sees(pane, "for help")
+        await types(pane, "and then")
+        await sees(pane, "❯ and then")
+        await proposes(rig)
+        await sees(pane, r"proposes a change to hello\.txt")
+        await rig.person.lua(HOLD)
+        await presses(pane, "C-d")
+        await rig.person.until(ON_SCREEN)
+        await types(pane, "1\r")
+        await rig.person.until("return _G.typed >= 2")
+        await rig.person.lua(GO_ON)
+        await rig.person.until(SHOWN)
+        assert rig.decisions == []
+        assert await rig.person.lines() == NEW.splitlines()
+        await types(pane, ":q\r")
+        assert await rig.decided() == Rejected()
+        await sees(pane, r"pressed: *\n")
 
 
 @pytest.mark.parametrize("program", each_nvim())

@@ -87,11 +87,11 @@ end
 local function has_choices(lines)
   local choices, marked = 0, false
   for number = #lines, math.max(1, #lines - CHOICES_WITHIN), -1 do
-    local line = lines[number]:gsub('│', ' ')
-    local mark = line:match('^%s*(❯?●?)%s*%d+%.%s')
-    if mark then
+    local line = lines[number]:gsub('│', ' '):gsub('\194\160', ' ')
+    local is_marked = line:find('^%s*❯%s*%d+%.%s') or line:find('^%s*●%s*%d+%.%s')
+    if is_marked or line:find('^%s*%d+%.%s') then
       choices = choices + 1
-      marked = marked or mark ~= ''
+      marked = marked or is_marked ~= nil
     end
   end
   return marked and choices > 1

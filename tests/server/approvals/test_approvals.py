@@ -274,6 +274,27 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
         server.agent.latest.ends()
 
 
+@pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
+async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
+    """Claude Code would ignore that, or continue as if nobody had answered (2.1.329)."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
+        [request] = phone.of_type("permission_request")
+        answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
+        changed = {"updated_input": more} if more else {}
+        with pytest.raises(ClientError, match="have no answers") as refused:
+            await server.does(phone, "permission_response", project, **answer, **changed)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input")
+        assert process.answers == []
+        answered = {"questions": [{"question": "Which?"}], "answers": {"Which?": "Right"}}
+        await server.does(phone, "permission_response", project, **answer, updated_input=answered)
+        assert len(process.answers) == 1
+        process.ends()
+
+
 async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:
     from drawbridge.agents.base import QuestionCancelled
 

@@ -187,6 +187,9 @@ class Approvals:
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
+        if decision.allow and approval.request.kind == "question" and not _has_answers(decision.updated_input):
+            text = "The questions have no answers. The approval stays open: send the input with answers, or deny it."
+            raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
 
     def _too_late(self, approval_id: str) -> ClientError:
@@ -217,6 +220,15 @@ class Approvals:
 
 def _path(approval: PendingApproval) -> str | None:
     return approval.request.proposal.path if approval.request.proposal else None
+
+
+def _has_answers(given: Raw | None) -> bool:
+    """Whether the input of an agent's questions contains answers. Without them the agent ignores that it was allowed."""
+    try:
+        changed = None if given is None else msgspec.json.decode(bytes(given))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return isinstance(changed, dict) and isinstance(changed.get("answers"), dict) and bool(changed["answers"])
 
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:

@@ -81,8 +81,23 @@ HOLD_SECONDS = 45.0
 """Seconds that a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
 dialog, so the person there must not wait longer (2.1.329)."""
 
+HOLD_AGAIN_SECONDS = 5.0
+"""The same after a question that no client has answered in time, until one answers again: nobody seems to be there."""
+
+OWN_DIALOG: Final = ("workflow-subagent",)
+"""Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
+
 SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
+
+
+class Process(Struct, frozen=True):
+    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
+    names one. ``background``: its daemon hosts it."""
+
+    pid: int
+    config: str = ""
+    background: bool = False
 
 
 class Facts(Struct):
@@ -95,6 +110,7 @@ class Facts(Struct):
     permission_mode: str | None = None
     sent: Sent | None = None
     background: bool = False
+    config: str = ""
 
 
 class TerminalSession(Session):
@@ -134,6 +150,8 @@ class TerminalSession(Session):
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
         """Approvals of subagents, until they are handed over to the terminal."""
+        self._is_unattended = False
+        """Whether no client has answered since a question was left to the terminal for that."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered while their hook was expected after a restart."""
@@ -277,6 +295,7 @@ class TerminalSession(Session):
         if asked_by is None or approval.decision is None:
             return
         self.outcomes.add(approval, approval.decision)
+        self._is_unattended = False
         self._decided_at = time.monotonic()
         if isinstance(asked_by, ExpectedSurface):
             self._undelivered[approval.id] = approval
@@ -482,7 +501,7 @@ class TerminalSession(Session):
         if surface.known_as:
             self._known[surface.known_as] = approval
         self.outcomes.asked_again(approval)
-        offered = not surface.in_editor and (question.asked_by is None or self._can_be_answered())
+        offered = not surface.in_editor and (not _is_hidden(question.asked_by) or self._can_be_answered())
         self.approvals.request(approval, self.data.agent, surface, offered=offered)
         self._hold(approval)
         self._changed()
@@ -494,7 +513,7 @@ class TerminalSession(Session):
 
     def _hold(self, approval: PendingApproval) -> None:
         """A subagent's question waits ``HOLD_SECONDS`` if a client is connected that could decide; otherwise not at all."""
-        if approval.request.asked_by is None:
+        if not _is_hidden(approval.request.asked_by):
             return
         if self._can_be_answered():
             self._hand_over_later(approval)
@@ -502,8 +521,13 @@ class TerminalSession(Session):
             self._hand_over(approval)
 
     def _hand_over_later(self, approval: PendingApproval) -> None:
-        later = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._hand_over, approval)
+        seconds = HOLD_AGAIN_SECONDS if self._is_unattended else HOLD_SECONDS
+        later = asyncio.get_running_loop().call_later(seconds, self._not_answered, approval)
         self._held[approval.id] = later
+
+    def _not_answered(self, approval: PendingApproval) -> None:
+        self._is_unattended = True
+        self._hand_over(approval)
 
     def _hand_over(self, approval: PendingApproval) -> None:
         """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
@@ -511,14 +535,15 @@ class TerminalSession(Session):
         self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
-    def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
+    def hosted_by(self, process: Process, path: str) -> bool:
         """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
+        pid, background = process.pid, process.background
         self.pid, self.in_background = pid, background
-        if (pid, path) == (self.facts.pid, self.facts.transcript):
+        if (pid, path, process.config) == (self.facts.pid, self.facts.transcript, self.facts.config):
             return False
         # Another process may have been started in another mode, which it has yet to report.
         mode = self.permission_mode if pid == self.facts.pid else None
-        self.facts = Facts(pid, started_at(pid), path, mode, background=background)
+        self.facts = Facts(pid, started_at(pid), path, mode, background=background, config=process.config)
         return True
 
     def save(self) -> None:
@@ -547,7 +572,7 @@ class TerminalSession(Session):
         self.restore(open_before)
         if continues is not None and self.turn is None:
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
-            self._carried_turn = continues
+        self._carried_turn = self.turn.id if self.turn is not None else ""
         self.ended = not (self.approvals if self.pid is None else lives)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
@@ -570,6 +595,7 @@ class TerminalSession(Session):
                     self.turn = Turn(run_id, age=age_of_run(self.history, run_id))
                 if approval.request.agent_id is not None:
                     self.background.subagent(approval.request.agent_id)
+                if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
         if self.turn is not None and not main:
@@ -746,3 +772,8 @@ class TerminalSession(Session):
         self.turn = None
         self.store.save()
         self.history.close()
+
+
+def _is_hidden(asked_by: AskedBy | None) -> bool:
+    """Whether the agent's dialog does not appear before its hook has ended."""
+    return asked_by is not None and asked_by.agent_type not in OWN_DIALOG

@@ -25,6 +25,7 @@ from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
 from drawbridge.server.terminal_sessions.reports import Reports
+from drawbridge.server.terminal_sessions.session import Process
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
@@ -145,7 +146,9 @@ class PrivateSocket:
         if self._sessions.closed:
             await reader.read()  # it reconnects, to the next server
             return
-        reports = self._sessions.report(agent, event, hook.pid, background=hook.background)
+        reports = self._sessions.report(
+            agent, event, Process(hook.pid, hook.config, background=hook.background)
+        )
         if reports is None:
             surface.closed()
             return

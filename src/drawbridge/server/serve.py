@@ -51,10 +51,10 @@ ENDING_SECONDS: Final = 10.0
 
 RENEWAL_SECONDS: Final = 3600.0
 
-SPARE_CONNECTIONS: Final = 64
+SPARE_CONNECTIONS: Final = 192
 """Connections beside those of clients: those without a request yet, and those for /health."""
 
-WAITING_CONNECTIONS: Final = 32
+WAITING_CONNECTIONS: Final = 128
 """Connections without a complete request, of all addresses together. Over TLS each may take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")

@@ -17,6 +17,7 @@ from typing import Final, cast
 from msgspec import structs
 
 from drawbridge.protocols.gate import Head
+from drawbridge.core.addresses import place
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
 from drawbridge.transport.http_app import HttpApp as HttpApp
@@ -31,9 +32,9 @@ BACKLOG: Final = 512
 HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
 
-GRACE_SECONDS: Final = 0.1
-"""The time that a connection may always wait for its peer, unless the limit is reached: many clients reconnect in the
-same moment after the server was restarted.
+GRACE_SECONDS: Final = 1.0
+"""The time that a connection may always wait for its peer: many clients reconnect in the same moment after the server was
+restarted, and over a slow network.
 """
 
 BODY_SECONDS: Final = 60.0
@@ -108,26 +109,27 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""
-        waiting = [connection for connection in self.connections if connection.waits_for_peer]
-        if len(self.connections) >= self.options.connections:
-            self._report("refused one" if not waiting else "cut one")
-            if not waiting:
-                return False
-            self._cut_one_of(waiting)
+        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or so new that
+        their peers may still send a request."""
         now = asyncio.get_running_loop().time()
+        waiting = [connection for connection in self.connections if connection.waits_for_peer]
         slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]
+        if len(self.connections) >= self.options.connections:
+            self._report("refused one" if not slow else "cut one")
+            if not slow:
+                return False
+            waiting.remove(self._cut_one_of(slow))
         while slow and len(waiting) >= self.options.waiting:
             cut = self._cut_one_of(slow)
             waiting.remove(cut)
         return True
 
     def _cut_one_of(self, waiting: list[_Connection]) -> _Connection:
-        """The oldest connection of the address that has the most; authenticated ones come last. So many clients at one
-        address cut off only each other.
+        """The oldest connection of the place that has the most; authenticated ones come last. So many clients at one
+        address, or in one network of IPv6, cut off only each other.
         """
-        crowds = Counter(connection.address for connection in waiting)
-        cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.address]))
+        crowds = Counter(connection.place for connection in waiting)
+        cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.place]))
         waiting.remove(cut)
         self.connections.pop(cut, None)
         cut.abort()
@@ -166,7 +168,7 @@ class _Connection(asyncio.Protocol):
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
         """The transport's own ``write`` while the WebSocket is open: a direct call, as it sends most bytes of a broadcast."""
-        self.address = ""
+        self.address = self.place = ""
         self.made_at = asyncio.get_running_loop().time()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
@@ -178,6 +180,7 @@ class _Connection(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.place = place(self.address)
         if not self._server.make_room():
             transport.abort()
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import asyncio
 import logging
 import os
@@ -105,7 +106,8 @@ class ServerCommands:
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         identity, token = await self._entrance.by_code(command.code, command.name, client.address)
         if client.identity is None:
-            self._clients.let_in(client, identity)
+            with contextlib.suppress(ClientError):  # there are too many: the device has its token, and can connect later
+                self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
         return Answer(type="paired", data=paired)

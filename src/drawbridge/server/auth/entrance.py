@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import Audit
-from drawbridge.server.auth.rate_limits import Buckets, Refused, place
+from drawbridge.server.auth.rate_limits import Buckets, Refused
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.events import Announced, RunContinued
 from drawbridge.server.protocol.client_errors import ClientError
@@ -55,12 +56,28 @@ RETRY_SECONDS: Final = 30
 logger = logging.getLogger("drawbridge.server")
 
 
+OWNERS_PART: Final = 8
+"""One of so many clients may be the owner's only."""
+
+DEVICES_PART: Final = 8
+"""One of so many clients may be of the same device."""
+
+
 class ClientLimits(Struct, frozen=True):
     """Clients at once, of all and of one address; and prompts of one device per minute."""
 
     clients: int = 256
     per_address: int = 64
     prompts: int = 120
+
+    @property
+    def of_devices(self) -> int:
+        """Clients at once of all devices together: the owner's have the rest for themselves."""
+        return self.clients - self.clients // OWNERS_PART
+
+    @property
+    def per_device(self) -> int:
+        return max(1, self.clients // DEVICES_PART)
 
 
 class Entrance:
@@ -81,7 +98,8 @@ class Entrance:
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: each reason of an address once in a while."""
         self._here: Counter[str] = Counter()
-        self._all = 0
+        self._signed_in: Counter[str] = Counter()
+        """The clients of each device or SSH key, and of the owner ("")."""
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -164,15 +182,38 @@ class Entrance:
 
     def connected(self, address: str) -> None:
         """Counts a connection of the address, until ``disconnected``."""
-        self._all += 1
         self._here[place(address)] += 1
 
     def disconnected(self, address: str) -> None:
         key = place(address)
-        self._all -= 1
         self._here[key] -= 1
         if not self._here[key]:
             del self._here[key]
+
+    def admit(self, identity: Identity, address: str) -> None:
+        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there are too many."""
+        full = self._full(identity)
+        if full is not None:
+            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
+                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
+                self.note("refused", code=full[0], device=identity.name or None, address=address)
+            raise ClientError("RESOURCE_LIMIT", full[1])
+        self._signed_in[_device(identity)] += 1
+
+    def left(self, identity: Identity) -> None:
+        key = _device(identity)
+        self._signed_in[key] -= 1
+        if not self._signed_in[key]:
+            del self._signed_in[key]
+
+    def _full(self, identity: Identity) -> tuple[str, str] | None:
+        """A code and a text if the device, or all of them, have as many clients as they may; None if there is room."""
+        all, device = self._signed_in.total(), _device(identity)
+        if device and self._signed_in[device] >= self._limits.per_device:
+            return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
+        if all >= self._limits.clients or (device and all - self._signed_in[""] >= self._limits.of_devices):
+            return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
+        return None
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
         """Logs and audits a request that the signed-in client has no right to. ``by``: the client's name."""
@@ -227,13 +268,10 @@ class Entrance:
         refusal = self._over(self._handshakes, "handshakes", head)
         if refusal is not None:
             return refusal
-        if self._all >= self._limits.clients:
-            self._log_refusal(head, "TOO_MANY_CLIENTS")
-            return Refusal(
-                503,
-                "TOO_MANY_CLIENTS: The server has reached its maximum number of clients. Try again later.",
-                RETRY_SECONDS,
-            )
+        full = self._full_for(head)
+        if full is not None:
+            self._log_refusal(head, full[0])
+            return Refusal(503 if full[0] == "TOO_MANY_CLIENTS" else 429, ": ".join(full), RETRY_SECONDS)
         if self._here[key] >= self._limits.per_address and not local:
             self._log_refusal(head, "TOO_MANY_FROM_ADDRESS")
             return Refusal(
@@ -242,6 +280,14 @@ class Entrance:
                 RETRY_SECONDS,
             )
         return None
+
+    def _full_for(self, head: Head) -> tuple[str, str] | None:
+        """As ``_full``, for the token in the request's head. A client that has yet to send its token is checked when it does."""
+        try:
+            identity = self._access.shown(head)
+        except ClientError:
+            return None  # it is refused for that
+        return None if identity is None else self._full(identity)
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
@@ -282,6 +328,11 @@ class Entrance:
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)
+
+
+def _device(identity: Identity) -> str:
+    """The key under which its clients are counted; "" for the owner."""
+    return identity.device_id or identity.key or ""
 
 
 def as_refusal(error: ClientError) -> Refusal:

@@ -29,6 +29,7 @@ from drawbridge.server.auth.entrance import (
     ALL_WRONG_CODES,
     FAILURES,
     HANDSHAKES,
+    LEAST_PER_DEVICE,
     REQUESTS,
     WRONG_CODES,
     ClientLimits,
@@ -286,7 +287,7 @@ async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -
     async with serving(tmp_path, crowd=ClientLimits(clients=16), proxies=["127.0.0.1"]) as server:
         token = server.token("phone", "view")
         async with contextlib.AsyncExitStack() as stack:
-            for number in range(2):
+            for number in range(LEAST_PER_DEVICE):
                 headers = {"X-Forwarded-For": f"198.51.100.{number}", "Authorization": f"Bearer {token}"}
                 await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=headers))
             refused, headers, body = await status(server, SOMEWHERE, token)

@@ -60,7 +60,9 @@ OWNERS_PART: Final = 8
 """One of so many clients may be the owner's only."""
 
 DEVICES_PART: Final = 8
-"""One of so many clients may be of the same device."""
+"""One of so many clients may be of the same device; ``LEAST_PER_DEVICE`` in any case."""
+
+LEAST_PER_DEVICE: Final = 4
 
 
 class ClientLimits(Struct, frozen=True):
@@ -77,7 +79,7 @@ class ClientLimits(Struct, frozen=True):
 
     @property
     def per_device(self) -> int:
-        return max(1, self.clients // DEVICES_PART)
+        return max(LEAST_PER_DEVICE, self.clients // DEVICES_PART)
 
 
 class Entrance:

@@ -338,6 +338,9 @@ class TerminalSession(Session):
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
                 self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if surface is not None:
+                if self._is_another(event, surface):
+                    surface.closed()
+                    return None
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
@@ -603,6 +606,14 @@ class TerminalSession(Session):
 
     def knows(self, question: str) -> bool:
         return question in self._known
+
+    def _is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
+        """Whether the hook asks something else under the id of a question that is known."""
+        known = self._known.get(surface.known_as) if surface.known_as else None
+        if known is None:
+            return False
+        asked = event.tool_name, hook_events.json_object(event.tool_input)
+        return asked != (known.request.tool_name, hook_events.json_object(known.request.input))
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
         """The question that ``surface`` reports, if it was asked before: it continues to wait, or receives the decision."""

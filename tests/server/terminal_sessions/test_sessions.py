@@ -150,6 +150,19 @@ async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its
         assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
+async def test_a_hook_with_the_id_of_another_question_gets_no_answer(rig: SocketRig) -> None:
+    session = Session(rig)
+    async with Line.open() as first, Line.open() as second:
+        for line, command in ((first, "ls"), (second, "rm -rf ~")):
+            payload = session.payload("PermissionRequest", tool_name="Bash", tool_input={"command": command})
+            line.send(type="hook", pid=session.pid, payload=payload, question="the same")
+            await until(lambda: rig.questions, "the question")
+        assert await second.receive() == {"decision": None}
+        [question] = rig.questions
+        await rig.answers(question)
+        assert await first.receive() == {"decision": {"behavior": "allow"}}
+
+
 async def test_a_hook_that_is_ended_takes_its_question_with_it(rig: SocketRig) -> None:
     async with Session(rig).asks(**COMMAND) as (hook, question):
         await hook.close()

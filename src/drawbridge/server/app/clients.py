@@ -90,6 +90,10 @@ class Client:
     def owns(self) -> bool:
         return self.identity is not None and self.identity.may("admin")
 
+    @property
+    def device(self) -> str | None:
+        return self.identity.device if self.identity is not None else None
+
     def sees(self, path: Path) -> bool:
         return self.identity is not None and self.identity.sees(path)
 

@@ -430,7 +430,7 @@ class Core:
         if command.agent is not None and command.agent not in self.context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         attachments = [
-            Attachment(one.media_type, await self._blobs.read(one.blob_id), one.name) for one in command.attachments
+            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name) for one in command.attachments
         ]
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
@@ -680,7 +680,7 @@ class Core:
         if command.updated_input is not None:
             updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
         if command.updated_input_blob is not None:
-            updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
+            updated = json_object(self._blobs.take(command.updated_input_blob, client.device), "data.updated_input_blob")
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self.all_sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)

@@ -181,13 +181,13 @@ class Dispatch:
             return None
         asked = self._core.question(command.project_id, command.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
-            scopes.check_answer(identity, command, asked, self._instead(command))
+            scopes.check_answer(identity, command, asked, self._instead(command, identity))
         return asked
 
-    def _instead(self, command: commands.PermissionResponse) -> Mapping[str, Any] | None:
+    def _instead(self, command: commands.PermissionResponse, identity: Identity) -> Mapping[str, Any] | None:
         """The input that the tool is to run with instead of the agent's."""
         if command.updated_input_blob is not None:
-            return _object(self._blobs.take(command.updated_input_blob))
+            return _object(self._blobs.take(command.updated_input_blob, identity.device))
         return _object(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
 
 

@@ -171,9 +171,7 @@ class ServerCommands:
     # large things, and directories to choose from
 
     async def blob_put(self, command: commands.BlobPut, client: Client) -> Answer[replies.BlobStored]:
-        identity = client.known
-        device = identity.device_id or identity.key
-        stored = await self._blobs.put(command.blob_id, command.offset, command.data, command.last, device)
+        stored = await self._blobs.put(command.blob_id, command.offset, command.data, command.last, client.device)
         return Answer(type="blob_stored", data=stored)
 
     async def blob_get(self, command: commands.BlobGet, client: Client) -> Answer[replies.BlobPiece]:
@@ -184,7 +182,7 @@ class ServerCommands:
         if ":" in command.blob_id:
             data = await self._of_session(command.blob_id, client)
         else:
-            data = await self._blobs.read(command.blob_id)
+            data = await self._blobs.read(command.blob_id, client.device)
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _of_session(self, blob_id: str, client: Client) -> bytes:

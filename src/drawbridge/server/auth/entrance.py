@@ -64,6 +64,9 @@ DEVICES_PART: Final = 8
 
 LEAST_PER_DEVICE: Final = 4
 
+OWNER: Final = ""
+"""The owner among the devices."""
+
 
 class ClientLimits(Struct, frozen=True):
     """Clients at once, of all and of one address; and prompts of one device per minute."""
@@ -200,20 +203,22 @@ class Entrance:
                 logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
                 self.note("refused", code=full[0], device=identity.name or None, address=address)
             raise ClientError("RESOURCE_LIMIT", full[1])
-        self._signed_in[_device(identity)] += 1
+        self._signed_in[identity.device or OWNER] += 1
 
     def left(self, identity: Identity) -> None:
-        key = _device(identity)
+        key = identity.device or OWNER
         self._signed_in[key] -= 1
         if not self._signed_in[key]:
             del self._signed_in[key]
 
     def _full(self, identity: Identity) -> tuple[str, str] | None:
         """A code and a text if the device, or all of them, have as many clients as they may; None if there is room."""
-        all, device = self._signed_in.total(), _device(identity)
-        if device and self._signed_in[device] >= self._limits.per_device:
+        all, device = self._signed_in.total(), identity.device
+        if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
-        if all >= self._limits.clients or (device and all - self._signed_in[""] >= self._limits.of_devices):
+        if all >= self._limits.clients or (
+            device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
+        ):
             return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
         return None
 
@@ -330,11 +335,6 @@ class Entrance:
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)
-
-
-def _device(identity: Identity) -> str:
-    """The key under which its clients are counted; "" for the owner."""
-    return identity.device_id or identity.key or ""
 
 
 def as_refusal(error: ClientError) -> Refusal:

@@ -759,6 +759,11 @@ class Subscriber(Protocol):
         """Whether it may do everything: also change what others have written."""
         ...
 
+    @property
+    def device(self) -> str | None:
+        """The device or SSH key that it belongs to; None for the owner's."""
+        ...
+
     def sees(self, path: Path) -> bool:
         """Whether it may see a project in this directory."""
         ...

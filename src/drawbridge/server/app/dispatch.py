@@ -20,7 +20,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes
 from drawbridge.server.auth.audited import Audit
 from drawbridge.server.auth.entrance import Entrance
-from drawbridge.server.auth.scopes import Scope
+from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written

@@ -275,6 +275,24 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
         server.agent.latest.ends()
 
 
+async def test_a_changed_input_is_refused_where_the_agent_takes_none(tmp_path: Path) -> None:
+    """It would do what it has asked for, without the change."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
+        [request] = phone.of_type("permission_request")
+        answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, **answer, updated_input={"title": "y"})
+        assert (refused.value.code, refused.value.field) == ("NOT_SUPPORTED", "data.updated_input")
+        assert process.answers == []
+        await server.does(phone, "permission_response", project, **answer)
+        assert len(process.answers) == 1
+        process.ends()
+
+
 @pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
 async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
     """Claude Code would ignore that, or continue as if nobody had answered (2.1.329)."""

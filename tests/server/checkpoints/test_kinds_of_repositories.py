@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import checkpoints as module
+from drawbridge.server.checkpoints import git as git_module
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
@@ -39,6 +40,17 @@ async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, 
         (project / name).write_bytes(data)
     await checkpoints.take(RUN, "after")
     return checkpoints, (await checkpoints.changes(RUN)).diff
+
+
+async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that git itself knows: how such a repository is read through links is not known."""
+    git(project, "config", "core.repositoryFormatVersion", "1")
+    git(project, "config", "extensions.worktreeConfig", "true")
+    assert await Checkpoints(project, "proj_1").take(RUN, "before")
+    known = git_module.KNOWN_EXTENSIONS - {"extensions.worktreeconfig"}
+    monkeypatch.setattr(git_module, "KNOWN_EXTENSIONS", known)
+    with pytest.raises(NoCheckpoint, match="the repository uses extensions.worktreeconfig, which is not supported"):
+        await Checkpoints(project, "proj_1").take(RUN, "before")
 
 
 @pytest.mark.parametrize("how", ["attributes", "info", "configuration", "person"])

@@ -95,15 +95,11 @@ def accepted(person: Person) -> list[dict[str, Any]]:
     ("call", "screen"),
     [
         pytest.param(bash(f"{STEPS} && {TAIL}"), SMALL, id="a command on a phone"),
-        pytest.param(
-            bash(f"{STEPS} && {TAIL}"), SIDEWAYS, id="a command on its side", marks=pytest.mark.thorough
-        ),
+        pytest.param(bash(f"{STEPS} && {TAIL}"), SIDEWAYS, id="a command on its side", marks=pytest.mark.thorough),
         pytest.param(
             bash(TAIL, description="ls -la" + "\n" * 300), SMALL, id="a description", marks=pytest.mark.thorough
         ),
-        pytest.param(
-            {"name": "ExitPlanMode", "input": {"plan": PLAN}}, SMALL, id="a plan", marks=pytest.mark.thorough
-        ),
+        pytest.param({"name": "ExitPlanMode", "input": {"plan": PLAN}}, SMALL, id="a plan", marks=pytest.mark.thorough),
         pytest.param(
             {"name": "mcp__db__query", "input": {f"field{n}": f"value {n}\nand more" for n in range(30)}},
             SMALL,
@@ -197,9 +193,15 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
             return edit(directory / "notes.md", "up", words)
         case 4:
             table = "| a | b |\n|---|---|\n" + "".join(f"| {'wide ' * 30} | {n} |\n" for n in range(lines // 4))
-            return {"name": "ExitPlanMode", "input": {"plan": f"# Plan\n\n{words}\n\n{table}\n```sh\n{TAIL * 5}\n```\n"}}
+            return {
+                "name": "ExitPlanMode",
+                "input": {"plan": f"# Plan\n\n{words}\n\n{table}\n```sh\n{TAIL * 5}\n```\n"},
+            }
         case 5:
-            return {"name": "mcp__x__y", "input": {f"field {n}": words[: n * 20] for n in range(random.choice([1, 30]))}}
+            return {
+                "name": "mcp__x__y",
+                "input": {f"field {n}": words[: n * 20] for n in range(random.choice([1, 30]))},
+            }
         case _:
             return {"name": "WebFetch", "input": {"url": "https://example.org/" + "a" * lines * 10, "prompt": words}}
 

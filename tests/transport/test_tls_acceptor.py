@@ -13,7 +13,6 @@ from drawbridge.transport import tls_acceptor
 from drawbridge.transport.tls_acceptor import TlsAcceptor
 from tests.waiting import PATIENCE, until
 
-
 HANDSHAKES = 40
 
 

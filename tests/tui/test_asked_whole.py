@@ -237,7 +237,12 @@ async def test_a_toolcallid_with_words_is_shown() -> None:
 
 async def test_every_field_of_a_question_is_shown() -> None:
     option = {"label": "Oak", "description": "hard", "preview": "brown\nand heavy"}
-    asked = {"question": "Which wood?", "header": "Wood", "options": [option, {"label": "Ash"}, "Elm"], "then": "saw it"}
+    asked = {
+        "question": "Which wood?",
+        "header": "Wood",
+        "options": [option, {"label": "Ash"}, "Elm"],
+        "then": "saw it",
+    }
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [asked], "metadata": {"source": "x"}}})
     async with alone(app):
         more = ("then: saw it", 'options: ["Elm"]', 'metadata: {"source": "x"}')

@@ -16,8 +16,8 @@ from typing import Final, cast
 
 from msgspec import structs
 
-from drawbridge.protocols.gate import Head
 from drawbridge.core.addresses import place
+from drawbridge.protocols.gate import Head
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
 from drawbridge.transport.http_app import HttpApp as HttpApp
@@ -109,8 +109,8 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or so new that
-        their peers may still send a request."""
+        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or so
+        new that their peers may still send a request."""
         now = asyncio.get_running_loop().time()
         waiting = [connection for connection in self.connections if connection.waits_for_peer]
         slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]

@@ -110,8 +110,8 @@ class TlsAcceptor:
             peer.close()
 
     async def _make_room(self, of: str) -> bool:
-        """Closes a handshake that has had its time, if there are too many. Returns False if the place ``of`` has all that one may
-        have, and none of them has had its time. Where others have all of them, the new one waits: further ones wait in the
+        """Closes a handshake that has had its time, if there are too many. Returns False if the place ``of`` has all that one
+        may have, and none of them has had its time. Where others have all of them, the new one waits: further ones wait in the
         kernel's queue meanwhile.
         """
         mine = [task for task, one in self._shaking.items() if one.place == of]

@@ -325,7 +325,9 @@ class _CodeBlock(CodeBlock):
         yield Padding(_code(str(self.text).rstrip(), self.lexer_name, self.theme), (0, 1), style="code.ground")
 
 
-_PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
+_PARSER: Final = (
+    MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
+)
 """HTML and definitions of links are text, since they would be drawn as nothing. ``<https://…>`` would be drawn twice, so that
 its letters could make up for others (see ``lacks``)."""
 

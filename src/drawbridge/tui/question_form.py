@@ -15,7 +15,6 @@ from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
 from drawbridge.tui.call_parts import Part
 from drawbridge.tui.wording import block, one_line
 
-
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
 """Fields of a question that the form has a place for → their types."""
 
@@ -101,7 +100,9 @@ class _Group(Vertical):
         options = asked.get("options")
         self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
         # What the form has no place for.
-        strange = {name: asked[name] for name, kind in OF_QUESTION.items() if not isinstance(asked.get(name, kind()), kind)}
+        strange = {
+            name: asked[name] for name, kind in OF_QUESTION.items() if not isinstance(asked.get(name, kind()), kind)
+        }
         if isinstance(options, list) and len(self._options) < len(options):
             strange["options"] = [one for one in options if not isinstance(one, dict)]
         self._more = [*_unknown({**asked, **strange}, OF_QUESTION.keys() - strange.keys())]

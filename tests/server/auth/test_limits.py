@@ -299,17 +299,19 @@ async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -
 
 
 async def test_places_are_kept_for_the_owner(tmp_path: Path, clock: Clock) -> None:
-    async with serving(tmp_path, crowd=ClientLimits(clients=8), proxies=["127.0.0.1"]) as server:
-        async with contextlib.AsyncExitStack() as stack:
-            for number in range(7):
-                headers = {"X-Forwarded-For": f"198.51.100.{number}"}
-                headers["Authorization"] = f"Bearer {server.token(f'device {number}', 'view')}"
-                await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=headers))
-            another = server.token("another", "view")
-            assert (await status(server, SOMEWHERE, another))[0] == 503
-            assert await first_words(server, SOMEWHERE, auth(another)) == ("RESOURCE_LIMIT", 1013)
-            async with many(server, ELSEWHERE):
-                assert (await status(server, ELSEWHERE, OWNER))[0] == 503
+    async with (
+        serving(tmp_path, crowd=ClientLimits(clients=8), proxies=["127.0.0.1"]) as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for number in range(7):
+            headers = {"X-Forwarded-For": f"198.51.100.{number}"}
+            headers["Authorization"] = f"Bearer {server.token(f'device {number}', 'view')}"
+            await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=headers))
+        another = server.token("another", "view")
+        assert (await status(server, SOMEWHERE, another))[0] == 503
+        assert await first_words(server, SOMEWHERE, auth(another)) == ("RESOURCE_LIMIT", 1013)
+        async with many(server, ELSEWHERE):
+            assert (await status(server, ELSEWHERE, OWNER))[0] == 503
 
 
 # prompts
@@ -570,9 +572,7 @@ async def keeps(*open: socket.socket) -> bool:
     return True
 
 
-async def test_nobody_is_cut_off_in_the_first_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nobody_is_cut_off_in_the_first_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd of many addresses has all handshakes: a client waits until the oldest of them has had its time."""
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 3600.0)

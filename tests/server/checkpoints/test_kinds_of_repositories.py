@@ -49,7 +49,7 @@ async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypa
     assert await Checkpoints(project, "proj_1").take(RUN, "before")
     known = git_module.KNOWN_EXTENSIONS - {"extensions.worktreeconfig"}
     monkeypatch.setattr(git_module, "KNOWN_EXTENSIONS", known)
-    with pytest.raises(NoCheckpoint, match="the repository uses extensions.worktreeconfig, which is not supported"):
+    with pytest.raises(NoCheckpoint, match=r"the repository uses extensions\.worktreeconfig, which is not supported"):
         await Checkpoints(project, "proj_1").take(RUN, "before")
 
 

@@ -45,6 +45,7 @@ class _Blob(Struct):
     size: int = 0
     complete: bool = False
     touched: float = 0.0
+
     @property
     def is_expired(self) -> bool:
         return time.monotonic() - self.touched > KEPT_SECONDS

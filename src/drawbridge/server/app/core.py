@@ -167,8 +167,8 @@ class Core:
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects. The project's directory may have
-        become a link since to one that it may not see."""
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects. The project's directory
+        may have become a link since to one that it may not see."""
         if identity.projects is None:
             return
         path = self.path_of(project_id)
@@ -435,7 +435,8 @@ class Core:
         if command.agent is not None and command.agent not in self.context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         attachments = [
-            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name) for one in command.attachments
+            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
+            for one in command.attachments
         ]
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
@@ -685,7 +686,9 @@ class Core:
         if command.updated_input is not None:
             updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
         if command.updated_input_blob is not None:
-            updated = json_object(self._blobs.take(command.updated_input_blob, client.device), "data.updated_input_blob")
+            updated = json_object(
+                self._blobs.take(command.updated_input_blob, client.device), "data.updated_input_blob"
+            )
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self.all_sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)

@@ -222,7 +222,7 @@ def _path(approval: PendingApproval) -> str | None:
     return approval.request.proposal.path if approval.request.proposal else None
 
 
-def _has_answers(given: Raw | None) -> bool:
+def _has_answers(given: msgspec.Raw | None) -> bool:
     """Whether the input of an agent's questions contains answers. Without them the agent ignores that it was allowed."""
     try:
         changed = None if given is None else msgspec.json.decode(bytes(given))

@@ -289,7 +289,7 @@ class Entrance:
         return None
 
     def _full_for(self, head: Head) -> tuple[str, str] | None:
-        """As ``_full``, for the token in the request's head. A client that has yet to send its token is checked when it does."""
+        """As ``_full``, for the token in the request's head. A client that sends its token later is checked then."""
         try:
             identity = self._access.shown(head)
         except ClientError:

@@ -146,9 +146,7 @@ class PrivateSocket:
         if self._sessions.closed:
             await reader.read()  # it reconnects, to the next server
             return
-        reports = self._sessions.report(
-            agent, event, Process(hook.pid, hook.config, background=hook.background)
-        )
+        reports = self._sessions.report(agent, event, Process(hook.pid, hook.config, background=hook.background))
         if reports is None:
             surface.closed()
             return

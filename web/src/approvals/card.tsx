@@ -181,7 +181,6 @@ export class ApprovalCard {
     return rows.filter((row) => !this.sight.has(row.top - top, row.bottom - top)).length || undefined;
   }
 
-
   readOn() {
     this.world.readOn(this);
   }

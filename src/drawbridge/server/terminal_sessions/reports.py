@@ -136,7 +136,7 @@ class Reports:
         if session.pid is None or session.ended:
             return
         if not process_alive(session.pid):
-            session.end()
+            session.leave(session.pid)
             session.save()
             return
         session.tick()

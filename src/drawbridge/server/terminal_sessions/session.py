@@ -133,6 +133,10 @@ class TerminalSession(Session):
         self.checkpoints = reviewed.checkpoints
         self.facts = facts
         self.pid = facts.pid
+        self._pids: dict[int, None] = {}
+        """The processes that have reported about the conversation: ``claude --continue`` in a second terminal opens the same."""
+        self._reporting: int | None = None
+        """The process whose hook reports something at this moment."""
         self.ended = False
         self.in_background = facts.background
         """The agent's daemon hosts it; it has no terminal of its own."""
@@ -317,9 +321,11 @@ class TerminalSession(Session):
         surface: Surface | None,
         proposal: Proposal | None,
         handed: Left | None = None,
+        pid: int | None = None,
     ) -> PendingApproval | None:
         """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned. ``handed``: what the
-        hook has handed over to the agent."""
+        hook has handed over to the agent. ``pid``: the agent's process."""
+        self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode:
             # What the conversation's file says is about the process before it.
             self.facts.permission_mode = None
@@ -332,7 +338,8 @@ class TerminalSession(Session):
             self.ended, self.continued_in = False, None
         match event.hook_event_name:
             case "SessionStart" if event.source != "compact":
-                self._over("completed", quiet=True)
+                if not self._others(pid):
+                    self._over("completed", quiet=True)
             case "UserPromptSubmit":
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
@@ -367,12 +374,33 @@ class TerminalSession(Session):
             case "StopFailure" if not self._is_past(event.prompt_id):
                 self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None)
             case "SessionEnd":
-                self.end()
+                self.leave(pid)
         self._changed()
         return None
 
+    def _others(self, pid: int | None) -> list[int]:
+        """The processes beside ``pid`` that have the conversation open."""
+        return [one for one in self._pids if one != pid and process_alive(one)]
+
+    def leave(self, pid: int | None) -> None:
+        """A process has ended, or has closed the conversation; another terminal may have it open."""
+        others = self._others(pid)
+        if pid is None or not others:
+            self.end()
+            return
+        self._pids = dict.fromkeys(others)
+        if self.pid == pid:
+            self.pid = others[-1]
+        for approval in self.approvals:
+            if self.approvals.surfaces(approval)[0].pid == pid:
+                self.withdraw(approval, ENDED)
+        if self.turn is not None and self.turn.process == pid:
+            self._finish("interrupted")
+        self._changed()
+
     def end(self) -> None:
         """The agent's program has ended."""
+        self._pids.clear()
         self.handover.end()
         self._over("interrupted")
         self.ended = True
@@ -427,9 +455,11 @@ class TerminalSession(Session):
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
             self.turn.prompt = self.turn.prompt or prompt
+            self.turn.process = self._reporting or self.turn.process
             return
         self._finish("completed", quiet=True)
         self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
+        self.turn.process = self._reporting
         self.reviewed.set_run(self.id, self.turn.id)
         session = self.data.memory.session_id
         self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
@@ -542,6 +572,7 @@ class TerminalSession(Session):
         """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
         pid, background = process.pid, process.background
         self.pid, self.in_background = pid, background
+        self._pids[pid] = None
         if (pid, path, process.config) == (self.facts.pid, self.facts.transcript, self.facts.config):
             return False
         # Another process may have been started in another mode, which it has yet to report.

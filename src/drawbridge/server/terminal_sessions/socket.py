@@ -153,14 +153,14 @@ class PrivateSocket:
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.hook_event_name == "PreToolUse":
-            reports.add(lambda: _apply(reports, event))
+            reports.add(lambda: _apply(reports, event, hook.pid))
             if not reports.session.reviewed.is_ready:
                 peer.send(wire.HookAnswer())
                 await reports.session.reviewed.ready()
             return
         if event.hook_event_name != "PermissionRequest":
             text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
-            reports.add(lambda: _apply(reports, event, handed), text)
+            reports.add(lambda: _apply(reports, event, hook.pid, handed), text)
             return
         session, proposed = reports.session, _proposal(event)
         reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
@@ -190,8 +190,8 @@ class PrivateSocket:
         return None
 
 
-def _apply(reports: Reports, event: hook_events.HookEvent, handed: Left | None = None) -> None:
-    reports.session.apply(event, None, None, handed)
+def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Left | None = None) -> None:
+    reports.session.apply(event, None, None, handed, pid=pid)
     if event.hook_event_name in hook_events.MAY_BEGIN:
         reports.session.reviewed.expect_nothing(reports.session.id)
     if event.is_new_process and not event.permission_mode:

@@ -71,6 +71,18 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
     assert (directory / "notes.md").read_text() == "by a phone\n"
 
 
+def test_the_link_that_serve_prints_signs_a_browser_in(browser: Browser, own_server: Server) -> None:
+    """Once; the code is not left in the address."""
+    address = f"{page_of(own_server)}#sign-in={new_code(Devices(own_server.data), 'admin').replace('-', '')}"
+    with browser.person(address) as person:
+        person.sees("h1", "Start")
+        assert person.runs("location.hash") == "#/"
+        with browser.person(address) as other:
+            other.sees(".problem", "already been used")
+    [device] = Devices(own_server.data).list()
+    assert device.scope == "admin"
+
+
 async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:

@@ -75,7 +75,7 @@ def test_the_link_that_serve_prints_signs_a_browser_in(browser: Browser, own_ser
     """Once; the code is not left in the address."""
     address = f"{page_of(own_server)}#sign-in={new_code(Devices(own_server.data), 'admin').replace('-', '')}"
     with browser.person(address) as person:
-        person.sees("h1", "Start")
+        person.sees(".start h2", "New session")
         assert person.runs("location.hash") == "#/"
         with browser.person(address) as other:
             other.sees(".problem", "already been used")
@@ -186,7 +186,7 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
         with browser.person(f"{page_of(own_server)}#pair={new_code(devices, 'view').replace('-', '')}") as person:
             assert person("value", css="#device") == "Chrome on Linux"
             person.clicks("text=Pair this device")
-            person.sees(".side .empty", "A project is added on a device that has full access.")
+            person.sees(".side .empty", "This device can’t add projects.")
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 

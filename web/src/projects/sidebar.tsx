@@ -42,7 +42,7 @@ export function Sidebar() {
           <p class="hint">
             {mayAdd
               ? 'A project is a folder on the server where an agent works.'
-              : 'A project is added on a device that has full access.'}
+              : 'This device can’t add projects.'}
           </p>
         </div>
       )}

@@ -49,6 +49,20 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
     assert (finished["outcome"], finished["error"]) == ("failed", "API Error: 400 nope")
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [("authentication_failed", "AGENT_NOT_LOGGED_IN"), ("rate_limit", "AGENT_RATE_LIMITED"), ("overloaded", None)],
+)
+async def test_a_failed_request_has_a_code_where_a_person_can_do_something(
+    rig: SocketRig, error: str, code: str | None
+) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("StopFailure", error=error, last_assistant_message="API Error: 429")
+    (finished,) = rig.client.updates("run_finished")
+    assert finished.get("code") == code
+
+
 async def test_background_work_keeps_a_run_open(rig: SocketRig) -> None:
     """What the task reports when it ends has an id of its own, and is part of the run."""
     session = Session(rig)

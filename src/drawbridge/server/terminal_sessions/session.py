@@ -372,7 +372,7 @@ class TerminalSession(Session):
             case "Stop":
                 self._stopped(event)
             case "StopFailure" if not self._is_past(event.prompt_id):
-                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None)
+                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None, code=event.code)
             case "SessionEnd":
                 self.leave(pid)
         self._changed()
@@ -476,7 +476,9 @@ class TerminalSession(Session):
             self._main_stopped()
             self.turn.resting = time.monotonic()
 
-    def _finish(self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None) -> None:
+    def _finish(
+        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+    ) -> None:
         """The main agent's turn is over. ``quiet``: it ended long ago and causes no notice."""
         self._main_stopped()
         if self.turn is None:
@@ -485,7 +487,9 @@ class TerminalSession(Session):
         self.reviewed.set_run(self.id, None)
         self._past[turn.id] = None
         seconds = 0.0 if quiet else time.monotonic() - turn.began
-        finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
+        finished = messages.RunFinished(
+            run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error, code=code
+        )
         self.store.record(finished, quiet=quiet)
 
     def _main_stopped(self) -> None:

@@ -90,7 +90,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
 async def on_a_terminal(data: Path, *arguments: str | Path) -> str:
     """What a person sees who starts the server in a terminal."""
     ours, theirs = pty.openpty()
-    with open(ours, "rb", buffering=0) as screen, tempfile.TemporaryFile() as errors:
+    with os.fdopen(ours, "rb", buffering=0) as screen, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *map(str, ("--port", "0", "--data-dir", data, *arguments)),

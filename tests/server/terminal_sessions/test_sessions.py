@@ -151,13 +151,17 @@ async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its
         assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
+def another_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "600"])
+
+
 async def test_a_second_terminal_with_the_same_conversation_takes_nothing_away(rig: SocketRig) -> None:
     """``claude --continue`` opens the conversation that another terminal has open; then it ends."""
     session = Session(rig)
     first = session.pid
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(**COMMAND) as (hook, question):
-        with subprocess.Popen(["sleep", "600"]) as second:
+        with another_process() as second:
             session.pid = second.pid
             await session.reports("SessionStart", source="resume")
             assert rig.withdrawn(question) == []
@@ -177,7 +181,7 @@ async def test_the_question_of_a_second_terminal_ends_with_it(rig: SocketRig) ->
     first = session.pid
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(**COMMAND) as (hook, question):
-        with subprocess.Popen(["sleep", "600"]) as second:
+        with another_process() as second:
             session.pid = second.pid
             await session.reports("SessionStart", source="resume")
             async with session.asks(command="theirs") as (_, theirs):

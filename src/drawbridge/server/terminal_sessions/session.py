@@ -134,7 +134,7 @@ class TerminalSession(Session):
         self.facts = facts
         self.pid = facts.pid
         self._pids: dict[int, None] = {}
-        """The processes that have reported about the conversation: ``claude --continue`` in a second terminal opens the same."""
+        """The processes that have the conversation open: ``claude --continue`` in a second terminal opens the same one."""
         self._reporting: int | None = None
         """The process whose hook reports something at this moment."""
         self.ended = False

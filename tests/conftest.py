@@ -26,7 +26,7 @@ KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
 hypothesis.settings.register_profile("here", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if "CI" in os.environ else "here")
-hypothesis.settings.register_profile("thorough", max_examples=100)  # by `make thorough`; else as above
+hypothesis.settings.register_profile("thorough", max_examples=100)  # by `make slow`; else as above
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -96,9 +96,7 @@ def nvim(arguments: list[str]) -> None:
 def thorough(arguments: list[str]) -> None:
     """With one worker a core: these tests keep real programs at work."""
     try_page()
-    # Hypothesis marks its tests itself: they run here once more, with the examples that `make test` has no time for.
-    selected = ["-m", "(thorough or hypothesis) and not slow", "--hypothesis-profile=thorough"]
-    pytest_in_parallel([*selected, *arguments], workers=os.cpu_count() or 1)
+    pytest_in_parallel(["-m", "thorough and not slow", *arguments], workers=os.cpu_count() or 1)
 
 
 def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
@@ -120,7 +118,9 @@ def flaky_tests(arguments: list[str]) -> None:
 
 def slow(arguments: list[str]) -> None:
     try_page()
-    replace_process([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
+    # Hypothesis marks its tests itself: they run here once more, with the examples that `make test` has no time for.
+    selected = ["-m", "slow or hypothesis", "--hypothesis-profile=thorough"]
+    replace_process([bootstrap.ensure("dev"), "-m", "pytest", *selected, *arguments])
 
 
 def check(_arguments: list[str]) -> None:

@@ -33,6 +33,14 @@ const commands = {
   open,
   close: async ({ page }, { context }) => (people.delete(page), context.close()),
   click: ({ css }, { page }) => page.locator(css).first().click(),
+  clickUntil: async ({ css, seen }, { page }) => {
+    const found = page.locator(seen).first();
+    for (let tries = 0; tries < 20; tries++) {
+      await page.locator(css).first().click({ timeout: 3_000 }).catch(() => {});
+      if (await found.waitFor({ timeout: 3_000 }).then(() => true, () => false)) return;
+    }
+    throw new Error(`clicks on ${css} did not lead to ${seen}`);
+  },
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),

@@ -49,6 +49,10 @@ class Person:
     def clicks(self, css: str) -> None:
         self("click", css=css)
 
+    def clicks_until(self, css: str, seen: str) -> None:
+        """Clicks again where a click had no effect: a control takes none right after it has moved, or has been drawn again."""
+        self("clickUntil", css=css, seen=seen)
+
     def presses(self, key: str) -> None:
         self("press", key=key)
 

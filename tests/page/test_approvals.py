@@ -153,7 +153,7 @@ def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, addr
         person.sees(f"{CARD} button.must", "Wrap lines")
         assert person.runs(f"document.querySelector({json.dumps(ACCEPT)}).disabled")
         person.clicks(f"{CARD} button.must")
-        person.clicks(ACCEPT)
+        person.clicks_until(ACCEPT, ".said:not(.live), .settled-line")
         assert answers(person)[0]["behavior"] == "allow"
 
 

@@ -39,8 +39,7 @@ FIELD = ".hunk .writing"
 
 def begins(person: Person, words: str, line: str) -> None:
     """A comment on a line of the hunk with these words: a click on the line's number."""
-    person.clicks(in_hunk(words, f".comment[data-line='{line}']"))
-    person.sees(FIELD)
+    person.clicks_until(in_hunk(words, f".comment[data-line='{line}']"), FIELD)
 
 
 def adds(person: Person, text: str) -> None:

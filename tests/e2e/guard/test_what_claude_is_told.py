@@ -9,7 +9,7 @@ import pytest
 from tests import programs
 from tests.e2e.claude.test_what_claude_sees import CRITIC
 from tests.rigs.messages_stub import edit, read, text
-from tests.rigs.neovim_rig import Neovim
+from tests.rigs.neovim_rig import IS_SHOWN, Neovim
 
 from .test_claude_edits import type_a_line
 from .workstation import GuardedWorkstation
@@ -153,7 +153,7 @@ def test_diagnostics_that_claude_gets_as_an_ide_are_not_told_again(rig: GuardedW
     claude = rig.claude()
     rig.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."), text("Oh."))
     claude.prompt("Shout the third line.")
-    neovim.wait_for("return require('drawbridge').status().pending == 1", what="showed no proposal")
+    neovim.wait_for(IS_SHOWN, what="showed no proposal")
     neovim.command("w")
     claude.pane.wait_for("It is done")
     neovim.wait_for_buffer(poem, ["one", "two", "THREE", "four"])

@@ -25,6 +25,8 @@ export function Overlays() {
         <div key={id} class="overlay">
           {make(() => {
             open.value = open.value.filter((one) => one.id !== id);
+            // What had the focus before may be gone: the project that was removed.
+            requestAnimationFrame(() => restoreFocus(document.querySelector<HTMLElement>('.latest a, .start input')));
           })}
         </div>
       ))}

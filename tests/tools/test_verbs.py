@@ -9,13 +9,13 @@ import bootstrap
 import verbs
 
 
-def test_make_thorough_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_slow_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs the tests of Hypothesis again, with more examples than ``make test`` has time for."""
     started: list[list[str]] = []
     monkeypatch.setattr(verbs, "replace_process", started.append)
     monkeypatch.setattr(verbs, "try_page", lambda: None)
     monkeypatch.setattr(bootstrap, "ensure", lambda _kind: "python")
-    verbs.thorough([])
+    verbs.slow([])
     [command] = started
     assert "hypothesis" in command[command.index("-m", 3) + 1]
     [profile] = [word.partition("=")[2] for word in command if word.startswith("--hypothesis-profile=")]

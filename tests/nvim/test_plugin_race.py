@@ -30,7 +30,7 @@ async def test_some_races_of_neovim_for_a_hunk(tmp_path: Path) -> None:
     await races(tmp_path, 4)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(1_800)
 async def test_a_hundred_races_of_neovim_for_a_hunk(tmp_path: Path) -> None:
     winners = await races(tmp_path, 100)

@@ -67,7 +67,9 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
     raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
 
 
-@pytest.mark.parametrize("count", [pytest.param(count, marks=pytest.mark.thorough) for count in (500, 100_000)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(500, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
+)
 async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:

@@ -438,7 +438,7 @@ def test_without_full_text_everything_but_words_works(store: Store, monkeypatch:
     assert store.again().seqs("walnuts") == [1], "once SQLite has it, the index is built again"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> None:
     """RSS in kB is the most that the process has ever had."""
     for number in range(100_000):

@@ -148,7 +148,7 @@ def serve() -> int:
     from drawbridge import cli
 
     driver.Demo.remembered = _remembered  # type: ignore[attr-defined]
-    driver.Demo.start = _starting  # type: ignore[method-assign]
+    driver.Demo.start = _starting  # type: ignore[assignment, method-assign]
     driver.Demo.__init__.__defaults__ = (
         (sys.executable, "-P", __file__),
         *(driver.Demo.__init__.__defaults__ or ())[1:],

@@ -16,6 +16,9 @@ class UrgentLock:
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._others: deque[asyncio.Future[None]] = deque()
 
+    def locked(self) -> bool:
+        return self._held
+
     @contextlib.asynccontextmanager
     async def held(self, *, urgent: bool = False) -> AsyncIterator[None]:
         await self._acquire(self._urgent if urgent else self._others)

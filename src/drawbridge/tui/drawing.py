@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pygments.lexers import find_lexer_class_by_name
-from pygments.util import ClassNotFound
+from pygments.lexers import find_lexer_class_by_name  # type: ignore[import-untyped]
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown

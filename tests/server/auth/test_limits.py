@@ -288,8 +288,8 @@ async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -
         token = server.token("phone", "view")
         async with contextlib.AsyncExitStack() as stack:
             for number in range(LEAST_PER_DEVICE):
-                headers = {"X-Forwarded-For": f"198.51.100.{number}", "Authorization": f"Bearer {token}"}
-                await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=headers))
+                sent = {"X-Forwarded-For": f"198.51.100.{number}", "Authorization": f"Bearer {token}"}
+                await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=sent))
             refused, headers, body = await status(server, SOMEWHERE, token)
             assert (refused, headers["Retry-After"]) == (429, "30")
             assert "TOO_MANY_FROM_DEVICE" in body

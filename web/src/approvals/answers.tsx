@@ -121,16 +121,18 @@ function Choices({ card, version }: CardProps) {
     <footer>
       {isUnopened && <Unread />}
       {isUnread && <ReadOn key="reads" card={card} version={version} />}
-      {!isUnread && <Button
-        key="accepts"
-        label={disabled ? 'Sending…' : asksFirst ? 'Approve, ask before edits' : isPlan ? 'Approve' : 'Accept'}
-        icon="check"
-        shortcut={takesLetter ? key('a') : COMMAND_KEY}
-        ariaShortcut={takesLetter ? key('a') : 'Control+Enter Meta+Enter'}
-        class="yes accepts moved"
-        disabled={disabled || isUnopened}
-        onClick={single(() => card.accept())}
-      />}
+      {!isUnread && (
+        <Button
+          key="accepts"
+          label={disabled ? 'Sending…' : asksFirst ? 'Approve, ask before edits' : isPlan ? 'Approve' : 'Accept'}
+          icon="check"
+          shortcut={takesLetter ? key('a') : COMMAND_KEY}
+          ariaShortcut={takesLetter ? key('a') : 'Control+Enter Meta+Enter'}
+          class="yes accepts moved"
+          disabled={disabled || isUnopened}
+          onClick={single(() => card.accept())}
+        />
+      )}
       {asksFirst && (
         <Button
           label="Approve and accept edits"

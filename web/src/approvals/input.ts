@@ -71,7 +71,10 @@ const textOf = (part: any): string | undefined =>
     : undefined;
 
 /** The texts in such a call. */
-export const textsIn = (request: any): string[] => contentOf(request).map(textOf).filter((text) => text !== undefined);
+export const textsIn = (request: any): string[] =>
+  contentOf(request)
+    .map(textOf)
+    .filter((text) => text !== undefined);
 
 /** What is in such a call beside its changes and texts. */
 export function othersIn(request: any): any[] {
@@ -79,7 +82,10 @@ export function othersIn(request: any): any[] {
     const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);
     if (textOf(part) !== undefined) {
       const { type: _, text: __, ...ofText } = content;
-      const more = { ...rest, ...left({ path, oldText, newText, content: Object.keys(ofText).length ? ofText : undefined }) };
+      const more = {
+        ...rest,
+        ...left({ path, oldText, newText, content: Object.keys(ofText).length ? ofText : undefined }),
+      };
       return Object.keys(more).length ? [more] : [];
     }
     if (type === 'diff' && typeof path === 'string' && typeof newText === 'string') {

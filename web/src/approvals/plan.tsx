@@ -23,10 +23,7 @@ export const PLAN = '';
 
 export function Plan({ text, comments }: { text: string; comments?: Comments }) {
   const cut = cutAt(text, MARKDOWN);
-  const blocks = useMemo(
-    () => blocksOf(text.slice(0, cut)).filter(({ type }) => type !== 'space'),
-    [text, cut],
-  );
+  const blocks = useMemo(() => blocksOf(text.slice(0, cut)).filter(({ type }) => type !== 'space'), [text, cut]);
   const [isOpen, setOpen] = useState(false);
   if (!text) return <p class="hint">This request doesn’t contain a plan.</p>;
   return (
@@ -54,7 +51,8 @@ function lacks(source: string, drawn: HTMLElement) {
   };
   const texts = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT);
   while (texts.nextNode())
-    if (!texts.currentNode.parentElement?.closest('button:not(.file-link)')) count(texts.currentNode.nodeValue ?? '', 1);
+    if (!texts.currentNode.parentElement?.closest('button:not(.file-link)'))
+      count(texts.currentNode.nodeValue ?? '', 1);
   count(decoded(source), -1);
   for (const box of drawn.querySelectorAll<HTMLInputElement>('input[type=checkbox]')) if (box.checked) count('x', 1);
   return [...left.values()].some((number) => number < 0);

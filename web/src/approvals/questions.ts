@@ -20,7 +20,10 @@ const isOption = (one: any) => isObject(one) && typeof one.label === 'string';
 /** What of an option the form has no place for. */
 function moreOf(option: any) {
   if (!isOption(option)) return option;
-  return without(option, (name, value) => name === 'label' || (['description', 'preview'].includes(name) && typeof value === 'string'));
+  return without(
+    option,
+    (name, value) => name === 'label' || (['description', 'preview'].includes(name) && typeof value === 'string'),
+  );
 }
 
 export class Question {

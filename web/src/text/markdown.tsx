@@ -46,13 +46,7 @@ export function Blocks({ blocks, openFile, live, whole }: World & { blocks: Toke
   return (
     <>
       {blocks.map((token, index) => (
-        <Block
-          key={index}
-          token={token}
-          openFile={openFile}
-          live={live && index === blocks.length - 1}
-          whole={whole}
-        />
+        <Block key={index} token={token} openFile={openFile} live={live && index === blocks.length - 1} whole={whole} />
       ))}
     </>
   );

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("bridge", "history", "agents", "server")
+PARTS = ("bridge", "history", "agents", "server", "reviews", "page")
 
 
 def main(named: list[str]) -> int:

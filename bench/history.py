@@ -20,7 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.store.log import FsyncPolicy, History
+from drawbridge.server.store.log import History
+from drawbridge.server.store.syncing import FsyncPolicy
 
 LINE = json.dumps(
     {

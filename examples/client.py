@@ -26,27 +26,27 @@ class Client:
 
     async def talk(self, socket):
         self.socket = socket
-        await self.say("project_list")
+        await self.send("project_list")
         while self.run not in self.outcomes:
             message = json.loads(await socket.recv())
             self.seq = message.get("seq", self.seq)
-            await self.hear(message["type"], message["data"])
+            await self.receive(message["type"], message["data"])
         return self.outcomes[self.run]
 
-    async def say(self, type, request_id=None, **data):
+    async def send(self, type, request_id=None, **data):
         message = {"type": type, "project_id": self.project, "request_id": request_id, "data": data}
         await self.socket.send(json.dumps(message))
 
-    async def hear(self, type, data):
+    async def receive(self, type, data):
         match type, data:
             case "project_list", {"projects": projects}:
                 self.project = next((one["id"] for one in projects if one["path"] == self.directory), None)
                 if self.project is None:
-                    await self.say("project_create", path=self.directory, agent=self.agent)
-                    return await self.say("project_list")
-                await self.say("project_join", after_seq=self.seq)
+                    await self.send("project_create", path=self.directory, agent=self.agent)
+                    return await self.send("project_list")
+                await self.send("project_join", after_seq=self.seq)
             case "update", {"update_type": "project_joined", "data": {"open_approvals": questions}}:
-                await self.say("execute", self.request_id, prompt=self.prompt)
+                await self.send("execute", self.request_id, prompt=self.prompt)
                 for question in questions:
                     await self.ask(question)
             case "accepted", {"run_id": run}:
@@ -64,7 +64,7 @@ class Client:
         if question["approval_id"] not in self.answered:
             shown = f"{question['tool_name']} {json.dumps(question['input'])[:500]}? [y/n] "
             decision = "allow" if (await asyncio.to_thread(input, shown)).lower().startswith("y") else "deny"
-            await self.say("permission_response", approval_id=question["approval_id"], decision=decision)
+            await self.send("permission_response", approval_id=question["approval_id"], decision=decision)
             self.answered.add(question["approval_id"])
 
 

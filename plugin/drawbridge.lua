@@ -25,6 +25,11 @@ command('Accept', 'accept', 'Accept the proposal as it is on the screen')
 command('Reject', 'reject', 'Reject the proposal')
 command('RejectHunk', 'reject_hunk', 'Revert the hunk under the cursor')
 command('Review', 'review', 'Show the waiting proposal')
+command('Changes', 'changes', 'List what runs have changed and nobody has decided, and mark it')
+command('Keep', 'keep', 'Keep the change at the cursor')
+command('Undo', 'undo', 'Undo the change at the cursor')
+command('KeepFile', 'keep_file', 'Keep all changes of the file')
+command('UndoFile', 'undo_file', 'Undo all changes of the file')
 
 vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   if given.range == 0 then
@@ -33,6 +38,22 @@ vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
     require('drawbridge').send(given.line1, given.line2)
   end
 end, { range = true, desc = 'Show the agent this file, or the lines of the range' })
+
+vim.api.nvim_create_user_command(
+  'DrawbridgeComment',
+  function(given)
+    if given.bang then
+      require('drawbridge').remove_comment()
+    else
+      require('drawbridge').comment(given.args, given.line1, given.line2)
+    end
+  end,
+  { range = true, bang = true, nargs = '*', desc = 'Comment on the line or the range; with ! remove the draft here' }
+)
+
+vim.api.nvim_create_user_command('DrawbridgeSendComments', function(given)
+  require('drawbridge').send_comments(given.args)
+end, { nargs = '*', desc = 'Send all drafts to the agent' })
 
 local function terminal_command(name, agent, description)
   vim.api.nvim_create_user_command('Drawbridge' .. name, function(given)

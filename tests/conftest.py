@@ -23,9 +23,10 @@ FOREIGN_PREFIXES = ("ANTHROPIC_", "CLAUDE", "DRAWBRIDGE_", "GEMINI_", "GIT_", "M
 FOREIGN = {"EDITOR", "MYVIMRC", "PAGER", "VISUAL", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
 
-hypothesis.settings.register_profile("here", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("here", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if "CI" in os.environ else "here")
+hypothesis.settings.register_profile("thorough", max_examples=100)  # by `make slow`; else as above
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -20,7 +20,7 @@ GRACE = 20.0
 
 
 class Snapshot:
-    """What there is now; ``new`` says what has come since and stays."""
+    """What exists now; ``new`` returns what was added since and stays."""
 
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
@@ -71,7 +71,7 @@ def _read(pid: int, what: str) -> str:
 
 
 def _newest_pid() -> int:
-    """The last process id that was given out, or 0 where nobody can tell."""
+    """The last process id that was assigned, or 0 if it is not known."""
     try:
         return int((PROC / "loadavg").read_text().split()[-1])
     except OSError:

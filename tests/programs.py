@@ -1,4 +1,4 @@
-"""The real programs that the tests talk to, and what to do where one is missing.
+"""The real programs that the tests use, and what to do if one is missing.
 
 They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them;
 ``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path; ``DRAWBRIDGE_TEST_ACP``:
@@ -19,15 +19,20 @@ from typing import Any, NoReturn
 
 import pytest
 
+import page as web_page
 from tests.waiting import PATIENCE
 
-FETCHED = Path(__file__).resolve().parent.parent / ".cache" / "programs"
+ROOT = Path(__file__).resolve().parent.parent
+FETCHED = ROOT / ".cache" / "programs"
 FETCH = "get it with `make programs`"
+NO_PAGE = os.environ.get(web_page.FAILED, "")
+WITHOUT_PYTHON = ("--cmd", "let [g:loaded_python_provider, g:loaded_python3_provider] = [0, 0]")
+"""Arguments of a Neovim that opens ``*.py``: its file type plugin starts every Python on PATH otherwise, for up to 8 s."""
 NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
 
 
 def nvims() -> list[Path]:
-    """Every Neovim there is, the oldest first, each version once; empty where there is none."""
+    """Every Neovim that was found, the oldest first, each version once; empty without one."""
     named = os.environ.get("DRAWBRIDGE_TEST_NVIMS", "")
     found = [Path(path) for path in named.split(":")] if named else [*_on_path("nvim"), *FETCHED.glob("nvim-*/nvim")]
     by_version = {nvim_version(path): path for path in reversed(found)}
@@ -128,7 +133,7 @@ def playwright() -> Path:
 
 
 def axe() -> Path:
-    """What finds in a page what keeps people with a screen reader out; a script for the page."""
+    """axe-core, which finds accessibility problems in a page: a script for the page."""
     script = FETCHED / "browser" / "node_modules" / "axe-core" / "axe.min.js"
     return script if script.exists() else missing(f"axe-core is missing: {FETCH}")
 
@@ -137,6 +142,31 @@ def node() -> Path:
     """A Node.js that is new enough, whatever the system's own is."""
     program = FETCHED / "node" / "node"
     return program if program.exists() else missing(f"Node.js is missing: {FETCH}")
+
+
+def page() -> Path:
+    """The folder of the page that the server serves."""
+    _not_in_vain()
+    try:
+        web_page.build()
+    except web_page.PageError as error:
+        missing(str(error))
+    return web_page.PAGE
+
+
+def page_units() -> Path:
+    """The folder with the unit tests of the page, and what they need of it, as modules for Node.js."""
+    _not_in_vain()
+    try:
+        return web_page.units((ROOT / "tests" / "page" / "unit").glob("*.mjs"))
+    except web_page.PageError as error:
+        missing(str(error))
+
+
+def _not_in_vain() -> None:
+    """Does not try again what `make test` has tried: without a network, each attempt takes a minute."""
+    if NO_PAGE:
+        missing(NO_PAGE)
 
 
 def tmux() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from drawbridge.agents import catalog
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, session
-from drawbridge.tui import wording
+from drawbridge.text import review_words
+from drawbridge.tui import commit_dialog, wording
 from tests import programs
 from tests.waiting import PATIENCE
 
@@ -33,22 +35,96 @@ ANSWERS: list[dict[str, Any]] = [
 ]
 REQUEST: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "make"}}
 
+PROJECTS: list[dict[str, Any]] = [
+    *({"state": state} for state in ("IDLE", "EXECUTING", "ERROR")),
+    *({"desk": {"state": state}} for state in ("working", "waiting", "finished", "ended")),
+    {"desk": {"state": "waiting", "in_terminal": True}},
+    {"desk": {"state": "ended", "continued_in": "another"}},
+    {"desk": {"state": "working", "background_tasks": {"agent": 1}}},
+    {"state": "IDLE", "approvals": [{}]},
+    {"state": "IDLE", "approvals": [{}, {}]},
+    {"state": "IDLE", "problem": "The directory is missing"},
+]
+LIMITS = ["2000-01-01T10:00:00Z"]
+"""The other one names a time of day, which depends on where the reader is."""
+
+HUNK = {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "a\n", "added": "b\n"}
+FILE = {"path": "a", "change": "changed", "old_mode": "100644", "new_mode": "100644", "hunks": []}
+FILES: list[dict[str, Any]] = [
+    *({}, {"old_path": "b"}, {"new_mode": "100755"}, {"old_mode": "100755"}, {"new_mode": "120000"}, {"binary": True}),
+    {"change": "added", "old_mode": None},
+    {"change": "added", "old_mode": None, "new_mode": "100755", "binary": True},
+    {"change": "deleted", "new_mode": None},
+    {"change": "deleted", "old_mode": "120000", "new_mode": None},
+]
+HUNKS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    *(
+        (FILE, {**HUNK, **texts})
+        for texts in ({}, {"added": "b\nc\n"}, {"added": ""}, {"added": "", "removed": "a\nb\n"})
+    ),
+    ({**FILE, "new_mode": "100755"}, {**HUNK, "kind": "mode"}),
+    ({**FILE, "old_path": "b"}, {**HUNK, "kind": "name"}),
+    *(({**FILE, **one}, {**HUNK, "kind": "file", "added": added}) for one in FILES for added in ("b\n", "")),
+]
+GONE: list[dict[str, str]] = [
+    {}, {"by": "Bob"}, *({"by": "Bob", "decision": one} for one in ("keep", "undo", "edit"))
+]  # fmt: skip
+
+PLACES: list[dict[str, Any]] = [
+    {"side": side, "line": 5, "end_line": end} for side in ("new", "old") for end in (5, 7)
+]  # fmt: skip
+QUOTES = ["a\n", "a\r\nb\r\n", "a\r\nb\n", "\n", "a"]
+
+SENTENCES = {
+    "comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
+    "commit.ts": [review_words.COMMIT_LOST],
+    "comment-view.tsx": [
+        *(review_words.NOT_A_DRAFT, review_words.UNFINISHED, review_words.MAY_NOT_SEND, review_words.NO_COMMENTS),
+        *(review_words.OUTDATED, *review_words.STATES.values(), *map(review_words.suggestion_words, ("x", ""))),
+        *("It has not been sent. It can’t be restored.", "Remove this comment?", "Write a comment"),
+        "The agent is asked to write these lines instead:",
+        "The agent is asked to remove the lines. To replace them, write the new ones:",
+    ],
+    "commit-view.tsx": [
+        *(review_words.COMMIT_WORKING, review_words.COMMIT_HINT, review_words.NOTHING_LEFT, "What was kept: "),
+        *commit_dialog.BRANCHES,
+    ],
+    "push.ts": [review_words.PUSH_LOST],
+    "push-view.tsx": [
+        *(review_words.PUSH_HINT, review_words.NOTHING_TO_PUSH, "No pull request can be created: "),
+        *("There is nothing new to push from ", ", where it is a new branch."),
+    ],
+}
+
 SCRIPT = """
-await import(process.argv[1] + '/tests/page/unit/dom.mjs');
+await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
-const { agentName, MODES } = await import(process.argv[1] + '/src/drawbridge/web/project-words.js');
-const { settledWords } = await import(process.argv[1] + '/src/drawbridge/web/view-settled.js');
-const { agents, answers, request } = JSON.parse(process.argv[2]);
-const words = { agents: agents.map(agentName), modes: MODES, answers: answers.map((one) => settledWords(one, request).words) };
+const page = await import(process.argv[1] + '/modules.mjs');
+const { agentName, goneWords, liftedWords, MODES, settledWords, standing, titleOf, wordsOf } = page;
+const { linesWords, suggestedField, suggestedText } = page;
+const { agents, answers, gone, hunks, limits, places, projects, quotes, request } = JSON.parse(process.argv[2]);
+const words = {
+  agents: agents.map(agentName),
+  modes: MODES,
+  answers: answers.map((one) => settledWords(one, request).words),
+  limits: limits.map((one) => liftedWords(one)),
+  gone: gone.map(goneWords),
+  hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
+  places: places.map(linesWords),
+  suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
+  states: projects.map((one) => standing({ approvals: [], ...one }).words),
+};
 console.log(JSON.stringify(words));
 """
 
 
 @cache
 def page() -> Any:
-    """What the page says about ``AGENTS`` and ``ANSWERS``, and its names of modes."""
-    given = json.dumps({"agents": AGENTS, "answers": ANSWERS, "request": REQUEST})
-    command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(ROOT), given]
+    """What the page says about all of these, and its names of modes."""
+    asked = {"agents": AGENTS, "answers": ANSWERS, "limits": LIMITS, "projects": PROJECTS, "request": REQUEST}
+    asked |= {"gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
+    given = json.dumps(asked)
+    command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -66,3 +142,89 @@ def test_a_mode_has_one_name() -> None:
 @pytest.mark.parametrize("number", range(len(ANSWERS)), ids=[str(one.get("reason", one)) for one in ANSWERS])
 def test_a_settled_approval_has_one_sentence(number: int) -> None:
     assert page()["answers"][number] == wording.settled_words(ANSWERS[number], REQUEST)
+
+
+@pytest.mark.parametrize("number", range(len(PROJECTS)))
+def test_the_state_of_a_project_has_one_name(number: int) -> None:
+    assert page()["states"][number] == wording.project_state(PROJECTS[number])
+
+
+def test_the_end_of_a_limit_has_one_name() -> None:
+    assert page()["limits"] == [wording.lifted(one, datetime.now(UTC)) for one in LIMITS]
+
+
+@pytest.mark.parametrize("number", range(len(HUNKS)))
+def test_a_hunk_of_a_review_has_one_description(number: int) -> None:
+    file, hunk = HUNKS[number]
+    words = [review_words.title(hunk), review_words.words(file, hunk), review_words.words(file, None)]
+    assert page()["hunks"][number] == words
+
+
+def test_what_became_of_a_hunk_has_one_sentence() -> None:
+    assert page()["gone"] == [review_words.gone_words(**one) for one in GONE]
+
+
+REFUSED: list[tuple[str, dict[str, Any], bool]] = [
+    *(("HUNK_GONE", {"gone": "h", **given}, is_hunk) for given in GONE for is_hunk in (True, False)),
+    ("HUNK_GONE", {}, False),
+    ("REVIEW_CLASH", {"paths": ["a", "b"]}, True),
+    ("REVIEW_CLASH", {}, True),
+    ("PROCESS_ACTIVE", {}, True),
+]
+IN_VS_CODE = """
+const { fileWords, goneWords, refusedWords, title, words } = require(process.argv[1]);
+const { files, gone, hunks, refused } = JSON.parse(process.argv[2]);
+console.log(JSON.stringify({
+  files: files.map(fileWords),
+  gone: gone.map(({ by, decision }) => goneWords(by, decision)),
+  hunks: hunks.map(([file, hunk]) => [title(hunk), words(file, hunk), words(file, null)]),
+  refused: refused.map(([code, details, isHunk]) => refusedWords(code, details, 'Busy.', isHunk)),
+}));
+"""
+
+
+def test_the_vs_code_extension_has_the_words_of_the_other_clients() -> None:
+    files = [{**FILE, **one} for one in FILES]
+    asked = json.dumps({"files": files, "gone": GONE, "hunks": HUNKS, "refused": REFUSED})
+    command = [
+        str(programs.node()),
+        "--eval",
+        IN_VS_CODE,
+        str(ROOT / "extensions" / "vscode" / "review_words.js"),
+        asked,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "files": [review_words.file_words(file) for file in files],
+        "gone": [review_words.gone_words(**one) for one in GONE],
+        "hunks": [
+            [review_words.title(hunk), review_words.words(file, hunk), review_words.words(file, None)]
+            for file, hunk in HUNKS
+        ],
+        "refused": [
+            review_words.refused_words(code, details, "Busy.", str(details.get("by") or ""), is_hunk=is_hunk)
+            for code, details, is_hunk in REFUSED
+        ],
+    }
+
+
+def test_the_lines_of_a_comment_have_one_name() -> None:
+    words = [review_words.lines_words(one["side"], one["line"], one["end_line"]) for one in PLACES]
+    assert page()["places"] == words
+
+
+def test_a_suggestion_is_the_same_text() -> None:
+    found = [
+        [review_words.suggested_field(one), *(review_words.suggested_text(one, text) for text in ("x\ny", ""))]
+        for one in QUOTES
+    ]
+    assert page()["suggestions"] == found
+
+
+@pytest.mark.parametrize("file", SENTENCES)
+def test_the_page_has_the_sentences_about_comments_commits_and_pushes(file: str) -> None:
+    """They are in functions that need a browser, so they are looked for in its source."""
+    source = "".join((ROOT / "web" / "src" / "review" / file).read_text().split())
+    missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]
+    assert missing == []

@@ -78,3 +78,20 @@ def test_the_page_of_agents_says_what_the_catalog_says(row: catalog.Row) -> None
     what, _, asks = line.split(" | ")[:3]
     assert (row.title in what and f"`{row.program}" in what) or not row.program
     assert asks.startswith("yes" if row.asks else "no")
+    assert line.split(" | ")[4].removesuffix(" |").strip() == ".".join(map(str, row.tested)) or not row.tested
+
+
+def test_the_tests_that_the_page_of_the_page_names_exist() -> None:
+    folder = ROOT / "tests" / "page"
+    missing = []
+    for line in (ROOT / "docs" / "internals" / "page.md").read_text().splitlines():
+        module = ""
+        for name in re.findall(r"`((?:test_\w+\.py)?(?:::test_\w+)?|\w+\.test\.mjs)`", line):
+            if name.endswith(".mjs"):
+                missing += [] if (folder / "unit" / name).exists() else [name]
+                continue
+            file, _, test = name.partition("::")
+            module = file or module
+            text = (folder / module).read_text()
+            missing += [name] if test and f"def {test}(" not in text else []
+    assert missing == []

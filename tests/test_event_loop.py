@@ -6,18 +6,26 @@ No time is measured. Whatever the thread of the loop opens, renames, removes or 
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+import os
 import subprocess
 import sys
+import urllib.request
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drawbridge.server.auth.devices import Devices, new_code
 from tests import programs
 from tests.ide import processes
 from tests.ide.gemini_rig import Cli
 from tests.server.processes import serving
+from tests.server.terminal_sessions.socket_rig import Line
+from tests.server.wire_client import connected
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,11 +44,14 @@ BRIDGE_MAY = {
 
 SERVER_MAY = {
     "server.auth.audit": "appends a line to a small file before the answer is sent: what was done is never missing",
+    "server.auth.devices": "a small file: a revoked token is refused at once; the last use of a token, once a minute, no lock",
     "server.sessions.processes": "notes a process before it runs, so that no crash leaves one behind",
     "server.sessions.metadata": "a small file, before clients see the state: a crash does not restore a cancelled plan",
-    "server.sessions.git": "asyncio opens /dev/null on its own thread when it starts a process",
+    "server.checkpoints.git": "asyncio opens /dev/null on its own thread when it starts a process",
     "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
+    "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
+    "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
 }
 """The same for the server, between its first client and its last."""
@@ -130,7 +141,7 @@ async def test_the_bridges_loop_waits_for_no_file(
         cli = await Cli(bridge.port, bridge.token).greet()
         async with await cli.listen() as stream:
             await cli.open_diff(poem, "THREE\n")
-            await stream.hear("ide/diffAccepted")
+            await stream.receive("ide/diffAccepted")
         found = set(findings(report))
         code, errors = await bridge.end()
     assert code == 0, errors
@@ -148,16 +159,61 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
             project = made["project_id"]
             await client.ask("project_join", {"project_id": project})
             await client.ask("subscribe", {"topics": ["projects", "approvals", "stats"]})
-            await client.tell("execute", {"prompt": "hello"}, project)
-            asked = await client.hear("permission_request")
+            await client.send("execute", {"prompt": "hello"}, project)
+            asked = await client.receive("permission_request")
             answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
             await client.ask("permission_response", answer, project)
-            finished = await client.hear("update", "run_finished")
+            finished = await client.receive("update", "run_finished")
             await client.ask("run_changes", {"run_id": finished["data"]["data"]["run_id"]}, project)
+            review = (await client.ask("review_get", {}, project))["data"]
+            wish = {"all": True, "version": review["version"], "decision": "undo"}
+            assert (await client.ask("review_decide", wish, project))["type"] == "review"
             await client.ask("get_messages", {}, project)
             await client.ask("session_list", {}, project)
             await client.ask("dir_list", {"path": str(tmp_path / "work")})
+            await client.ask("file_list", {}, project)
+            await client.ask("file_list", {"query": "poem"}, project)
+            await client.ask("file_read", {"path": "poem.txt"}, project)
+            await client.ask("file_changes", {"path": "poem.txt"}, project)
+            await client.ask("agent_list")
+            await client.ask("place_list")
+            await client.ask("usage")
+            await client.ask("pair_create", {"scope": "view"})
+            await client.ask("device_list")
+            await client.ask("device_revoke", {"device_id": "none"})
             await client.ask("push_key")
+            piece = base64.b64encode(b'{"command":"true"}').decode()
+            await client.ask("blob_put", {"blob_id": "blob", "offset": 0, "data": piece, "last": True})
+            await client.ask("blob_get", {"blob_id": "blob"})
+            # A phone gets the authority's certificate, is paired, and comes back with its token.
+            page = server.url.replace("wss:", "https:").removesuffix("/ws")
+            await asyncio.to_thread(lambda: urllib.request.urlopen(f"{page}/ca.crt", context=server.tls).read())
+            pairing_code = await asyncio.to_thread(new_code, Devices(server.data), "approve")
+            async with connected(server.url, tls=server.tls) as phone:
+                paired = await phone.ask("pair", {"code": pairing_code})
+            async with connected(server.url, tls=server.tls) as phone:
+                await phone.ask("auth", {"token": paired["data"]["token"]})
+            # An agent in a terminal reports its start, asks, and is answered.
+            agent = {"session_id": str(uuid.uuid4()), "cwd": str(folder), "prompt_id": "p"}
+            async with Line.open() as line:
+                line.send(type="hook", pid=os.getpid(), payload=agent | {"hook_event_name": "SessionStart"})
+                line.end()
+                assert await line.receive() is None
+            async with Line.open() as line:
+                question = {
+                    "hook_event_name": "PermissionRequest",
+                    "tool_name": "Bash",
+                    "tool_input": {"command": "ls"},
+                }
+                line.send(type="hook", pid=os.getpid(), payload=agent | question)
+                asked = await client.receive("permission_request")
+                answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
+                await client.ask("permission_response", answer, asked["project_id"])
+                assert await line.receive() is not None
+            async with Line.open() as line:
+                line.send(type="hook", pid=os.getpid(), payload=agent | {"hook_event_name": "Stop"})
+                line.end()
+                assert await line.receive() is None
             await client.ask("agent_new_session", project_id=project)
             await client.ask("project_delete", {"project_id": project})
         # Before its first client and after its last nobody waits for the server.

@@ -27,6 +27,7 @@ FOLDER = {
     "driver.py": """\
 import os
 from drawbridge.agents import catalog, process
+from drawbridge.agents.attached import is_text
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 
@@ -35,6 +36,7 @@ ROW = catalog.AGENTS["pelican"]
 class Pelican:
     name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
     sessions = None
+    embeds = staticmethod(is_text)
 
     def __init__(self, path):
         self._path = path or ROW.program
@@ -127,7 +129,7 @@ def _with_the_copy(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def run(*words: str, input: str = "") -> str:
     """The output of a command of the copy."""
     command = [sys.executable, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE, input=input).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, input=input).stdout
 
 
 def drawbridge_(*words: str) -> str:
@@ -151,9 +153,9 @@ async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
         project = (await client.ask("project_create", {"path": str(code), "agent": "pelican"}))["project_id"]
         await client.ask("project_join", project_id=project)
         await client.ask("execute", {"prompt": "Catch one"}, project)
-        finished = await client.hear("update", "run_finished")
+        finished = await client.receive("update", "run_finished")
         assert finished["data"]["data"]["outcome"] == "completed"
-        said = [message["data"]["messages"][0] for message in client.heard if message["type"] == "agent_message"]
+        said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
         assert {"type": "assistant", "fish": "Catch one"} in said
 
 
@@ -182,9 +184,7 @@ def test_info_tries_its_guard() -> None:
     def info() -> tuple[dict[str, Any], list[str]]:
         """The guard of the agent, and all problems."""
         command = [sys.executable, "-m", "drawbridge", "info", "--json"]
-        report = json.loads(
-            subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE).stdout
-        )
+        report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=120).stdout)
         [found] = [guard for guard in report["guard"] if guard["agent"] == "pelican"]
         return found, report["problems"]
 

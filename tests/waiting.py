@@ -1,4 +1,4 @@
-"""Waiting for what happens beside the test: bounded, and never for a fixed time."""
+"""Waits for what happens beside the test: with a limit, and never for a fixed time."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from bootstrap import CACHE, ROOT, SetupError, log
 
 CHECKERS = CACHE / "programs" / "checkers" / "node_modules"
 CONFIGURATION = ROOT / "tools" / "checkers"
-JAVASCRIPT = ("extensions/vscode", "tests/vscode")
+JAVASCRIPT = ("extensions/vscode", "tests/vscode", "web/build.mjs", "web/src", "web/worker", "tests/page/unit")
 GUARD_LUA = ROOT / "src" / "drawbridge" / "guard" / "lua"
 
 
@@ -24,6 +24,9 @@ def check() -> None:
         for script in sorted((ROOT / "extensions").rglob("*.js")):
             _run([_node(), "--check", str(script)])
         _run([*_tool("tsc"), "--project", str(CONFIGURATION / "extension.json")])
+        for folder in ("web", "web/worker"):
+            if _has("the packages of the page", (ROOT / "web" / "node_modules").exists(), "make page"):
+                _run([*_tool("tsc"), "--project", str(ROOT / folder)])
         _run([*_tool("biome"), "check", "--error-on-warnings", f"--config-path={CONFIGURATION}", *JAVASCRIPT])
         _run(_stylua("check"))
     luacheck = shutil.which("luacheck")

@@ -1,5 +1,5 @@
 """Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands themselves;
-a test compares the two.
+a test compares the two. So is the table of what ``drawbridge doctor`` can find, after ``<!-- findings -->``.
 
 A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting comes with its name in the
 settings file and its environment variable; one that only some targets of ``setup`` have, with their names. Between
@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drawbridge import cli, settings
+from drawbridge.doctor.finding import CAUSES
 from drawbridge.settings import Setting
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 PAGES = (PAGE, PAGE.with_name("guard.md"))
+FINDINGS = re.compile(r"(<!-- findings -->\n).*?(<!-- /findings -->\n)", re.DOTALL)
 PLACE = re.compile(r"(<!-- (flags|settings) of (\w+) -->\n).*?(<!-- /\2 -->\n)", re.DOTALL)
 
 
@@ -29,7 +31,13 @@ def page(path: Path = PAGE) -> str:
         rows = table(place[3]) if place[2] == "flags" else file_table(place[3])
         return place[1] + "".join(rows) + place[4]
 
-    return PLACE.sub(filled, path.read_text())
+    text = FINDINGS.sub(lambda place: place[1] + "".join(findings()) + place[2], path.read_text())
+    return PLACE.sub(filled, text)
+
+
+def findings() -> Iterator[str]:
+    yield "| id | severity | what was found |\n|---|---|---|\n"
+    yield from (f"| `{name}` | {cause.severity} | {cause.text} |\n" for name, cause in CAUSES.items())
 
 
 def table(command: str) -> Iterator[str]:

@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.e2e.claude.desk import Desk  # noqa: E402
-from tests.e2e.guard.desk import GuardedDesk  # noqa: E402
+from tests.e2e.claude.workstation import Workstation  # noqa: E402
+from tests.e2e.guard.workstation import GuardedWorkstation  # noqa: E402
 from tests.rigs.claude_rig import EDIT_DIALOG  # noqa: E402
 from tests.rigs.messages_stub import MessagesStub, edit, read, text  # noqa: E402
 from tests.rigs.tmux import Pane, Tmux  # noqa: E402
@@ -101,12 +101,12 @@ DENIAL = (
 
 def diff(home: Path) -> str:
     """Claude proposes a change, and Neovim shows it."""
-    with MessagesStub() as model, Tmux.server() as tmux, Desk(home / "drawbridge", model, tmux) as desk:
-        file = desk.file("hours.py", CONSTANTS + OLD + REST)
-        neovim = desk.neovim(file)
+    with MessagesStub() as model, Tmux.server() as tmux, Workstation(home / "drawbridge", model, tmux) as rig:
+        file = rig.file("hours.py", CONSTANTS + OLD + REST)
+        neovim = rig.neovim(file)
         neovim.lua(LOOK)
         resize(tmux, neovim.pane, EDITOR_COLUMNS)
-        claude = desk.claude()
+        claude = rig.claude()
         resize(tmux, claude.pane, CLAUDE_COLUMNS)
         model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW))
         claude.prompt(PROMPT)
@@ -119,14 +119,14 @@ def diff(home: Path) -> str:
 
 def guard(home: Path) -> str:
     """Claude is denied an edit of a file with unsaved changes."""
-    with MessagesStub() as model, Tmux.server() as tmux, GuardedDesk(home / "drawbridge", model, tmux) as desk:
-        file = desk.file("hours.py", CONSTANTS + OLD + REST)
-        neovim = desk.nvim(file)
+    with MessagesStub() as model, Tmux.server() as tmux, GuardedWorkstation(home / "drawbridge", model, tmux) as rig:
+        file = rig.file("hours.py", CONSTANTS + OLD + REST)
+        neovim = rig.nvim(file)
         neovim.lua(LOOK.replace("%{v:lua.require'drawbridge'.statusline()}", ""))
         neovim.pane.type(f"4Gcc{MINE}")
         neovim.pane.press("Escape")
-        desk.set_up()
-        claude = desk.lonely_claude("--permission-mode", "acceptEdits")
+        rig.set_up()
+        claude = rig.lonely_claude("--permission-mode", "acceptEdits")
         resize(tmux, neovim.pane, NARROW)
         resize(tmux, claude.pane, WIDE)
         model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW), text(EXCUSE))

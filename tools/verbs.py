@@ -13,6 +13,7 @@
     bench     measure
     vsix      pack the VS Code extension into dist/
     lock      rewrite the lock files from pyproject.toml
+    page      build the page of the agent server (serve, demo and test do it too)
     programs  fetch the real programs that the tests use, once a machine
     quiet     wait up to five minutes until no other program keeps the processors busy
     clean     remove everything that the verbs above made
@@ -33,11 +34,13 @@ from pathlib import Path
 import bootstrap
 import checks
 import flaky
+import page as web_page
 import programs as real_programs
 import quiet as quiet_machine
 from bootstrap import CACHE, ROOT, SetupError
 
 MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
+MADE_BY_BUILD = ("web/node_modules", "src/drawbridge/page")
 
 
 def setup(arguments: list[str]) -> None:
@@ -47,15 +50,36 @@ def setup(arguments: list[str]) -> None:
 
 def serve(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
+    try_page()
     replace_process([python, "-m", "drawbridge", "serve", *arguments])
 
 
 def demo(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
+    try_page()
     replace_process([python, "-m", "drawbridge", "demo", *arguments])
 
 
+def page(_arguments: list[str]) -> None:
+    bootstrap.ensure("runtime")
+    try:
+        web_page.build()
+    except web_page.PageError as error:
+        raise SetupError(str(error)) from None
+    bootstrap.log(f"the page is in {web_page.PAGE.relative_to(ROOT)}")
+
+
+def try_page() -> None:
+    """Builds the page. Without it the server runs too, and says in the page's place what is missing."""
+    try:
+        web_page.build()
+    except web_page.PageError as error:
+        bootstrap.log(str(error))
+        os.environ[web_page.FAILED] = str(error)
+
+
 def test(arguments: list[str]) -> None:
+    try_page()
     check([])
     pytest_in_parallel(arguments)
 
@@ -65,11 +89,13 @@ def nvim(arguments: list[str]) -> None:
     if program is None:
         raise SetupError("There is no Neovim on PATH. Install one (the Debian package neovim), and run this again.")
     os.environ["DRAWBRIDGE_TEST_NVIMS"] = program
+    try_page()
     pytest_in_parallel(["--only-nvim", *arguments])
 
 
 def thorough(arguments: list[str]) -> None:
     """With one worker a core: these tests keep real programs at work."""
+    try_page()
     pytest_in_parallel(["-m", "thorough and not slow", *arguments], workers=os.cpu_count() or 1)
 
 
@@ -91,7 +117,10 @@ def flaky_tests(arguments: list[str]) -> None:
 
 
 def slow(arguments: list[str]) -> None:
-    replace_process([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
+    try_page()
+    # Hypothesis marks its tests itself: they run here once more, with the examples that `make test` has no time for.
+    selected = ["-m", "slow or hypothesis", "--hypothesis-profile=thorough"]
+    replace_process([bootstrap.ensure("dev"), "-m", "pytest", *selected, *arguments])
 
 
 def check(_arguments: list[str]) -> None:
@@ -147,7 +176,7 @@ def programs(_arguments: list[str]) -> None:
 
 
 def clean(_arguments: list[str]) -> None:
-    for name in MADE_BY_TOOLS:
+    for name in (*MADE_BY_TOOLS, *MADE_BY_BUILD):
         shutil.rmtree(ROOT / name, ignore_errors=True)
     for folder in ("src", "tests", "tools", "bench"):
         for cached in (ROOT / folder).rglob("__pycache__"):
@@ -170,7 +199,7 @@ def replace_process(command: Sequence[str | Path]) -> None:
 
 VERBS = {
     verb.__name__: verb
-    for verb in (setup, serve, demo, test, nvim, thorough, slow, check, bench, vsix, lock, programs, quiet, clean)
+    for verb in (setup, serve, demo, test, nvim, thorough, slow, check, bench, vsix, lock, page, programs, quiet, clean)
 }
 VERBS |= {"format": format_code, "flaky": flaky_tests}
 

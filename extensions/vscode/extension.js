@@ -1,8 +1,10 @@
-// Drawbridge's guard in VS Code: it answers `drawbridge hook` about what is open and unsaved in this window.
+// Drawbridge in VS Code: it answers `drawbridge hook` about what is open and unsaved in this window, and shows what runs of
+// agents have changed.
 'use strict';
 
 const vscode = require('vscode');
 
+const { Changes } = require('./changes');
 const { Window } = require('./methods');
 const { pathOf } = require('./paths');
 const { serve } = require('./server');
@@ -42,6 +44,11 @@ async function activate(context) {
       status.show();
     }),
   );
+  const changes = new Changes(vscode, toPath, {
+    isModified: (path) => window.isModified(path),
+    log: (text) => status.log(text),
+  });
+  context.subscriptions.push(changes);
   await follow();
 }
 

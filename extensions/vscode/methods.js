@@ -42,6 +42,16 @@ class Window {
     [this._documents, this._bases, this._problems, this._saving].forEach((part) => part.dispose());
   }
 
+  /**
+   * Whether the file has unsaved changes here, by whatever name it is open.
+   *
+   * @param {string} path absolute
+   */
+  async isModified(path) {
+    const [file] = await this._documents.find([path]);
+    return file?.modified ?? false;
+  }
+
   /** @returns {import('./lines').Methods} */
   methods() {
     return {

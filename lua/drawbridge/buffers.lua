@@ -4,7 +4,9 @@ local M = {}
 local loop = vim.uv or vim.loop
 
 --- The path without links, so that two spellings of one file are equal; the file itself need not exist.
-local function canonical(path)
+---@param path string
+---@return string
+function M.canonical(path)
   local real = loop.fs_realpath(path)
   if real then
     return real
@@ -34,9 +36,9 @@ function M.find(path)
       return buffer
     end
   end
-  local wanted = canonical(path)
+  local wanted = M.canonical(path)
   for _, buffer in ipairs(files()) do
-    if canonical(vim.api.nvim_buf_get_name(buffer)) == wanted then
+    if M.canonical(vim.api.nvim_buf_get_name(buffer)) == wanted then
       return buffer
     end
   end
@@ -46,7 +48,7 @@ end
 ---@param path string
 ---@return string
 function M.shown_path(path)
-  for _, folder in ipairs({ vim.fn.getcwd(-1, -1), canonical(vim.fn.getcwd(-1, -1)) }) do
+  for _, folder in ipairs({ vim.fn.getcwd(-1, -1), M.canonical(vim.fn.getcwd(-1, -1)) }) do
     folder = folder:gsub('/$', '')
     if vim.startswith(path, folder .. '/') then
       return path:sub(#folder + 2)

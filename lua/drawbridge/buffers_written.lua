@@ -59,7 +59,9 @@ local function in_all_windows(buffer, run)
 end
 
 --- Reads the file again, as 'autoread' would, but with undo; cursors stay where they are.
-local function read_again(buffer, existed)
+---@param buffer integer
+---@param existed boolean Whether the file was there when the buffer was read.
+function M.read_again(buffer, existed)
   local views = {}
   in_all_windows(buffer, function(window)
     views[window] = vim.fn.winsaveview()
@@ -96,7 +98,7 @@ function M.written(params)
     end
     vim.bo[buffer].modified = false
   end
-  read_again(buffer, not same or known.existed)
+  M.read_again(buffer, not same or known.existed)
 end
 
 --- An agent has written the file without a proposal. Unsaved work stays.
@@ -110,7 +112,7 @@ function M.overwritten(params)
     return 'unsaved'
   end
   local before = vim.api.nvim_buf_get_changedtick(buffer)
-  read_again(buffer, true)
+  M.read_again(buffer, true)
   return vim.api.nvim_buf_get_changedtick(buffer) ~= before and 'reloaded' or nil
 end
 

@@ -13,6 +13,7 @@ local M = {}
 ---@field option string The option that says how it is run.
 ---@field install string What to type where it is missing.
 ---@field words fun(arguments: string[]): string[] What to run.
+---@field first_words? fun(arguments: string[]): string[] What its first start needs in addition; may ask.
 ---@field environment fun(bridge: drawbridge.Bridge): table<string, string> What it needs beside the local addresses.
 ---@field flags string[] For completion.
 ---@field values table<string, string[]> What may follow a flag.
@@ -23,12 +24,6 @@ local LOCAL = { 'localhost', '127.0.0.1', '::1' }
 M.CONTAINER_FILES = { '/.dockerenv', '/run/.containerenv' }
 -- By one of these the CLI knows that its editor is in the container too.
 local SAME_CONTAINER = { 'SSH_CONNECTION', 'REMOTE_CONTAINERS', 'VSCODE_REMOTE_CONTAINERS_SESSION' }
-
--- Where Gemini CLI looks for machine-wide defaults: on Linux and on macOS.
-local GEMINI_SYSTEM_DEFAULTS = {
-  '/etc/gemini-cli/system-defaults.json',
-  '/Library/Application Support/GeminiCli/system-defaults.json',
-}
 
 local function chooses_mode(words)
   for _, word in ipairs(words) do
@@ -55,20 +50,21 @@ function M.looks_outside()
   return false
 end
 
---- A file of defaults for a Gemini CLI that is started here; any setting of the person overrides it. It makes the CLI look for
---- its editor without asking first (Yes would look for an installer, which does not exist for Neovim). nil if the machine has
---- such defaults already.
----@return string?
-function M.gemini_defaults()
-  if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then
-    return nil
+--- Asks, until somebody has decided, whether Gemini CLI may connect to editors; after a yes it is started with the command that
+--- turns this on. A file of defaults would need no question, but Gemini CLI (0.61) reads only one that belongs to root.
+---@param arguments string[]
+---@return string[] # What is added to the command line.
+local function gemini_first_words(arguments)
+  local settings = require('drawbridge.gemini_settings')
+  -- A prompt may be among the arguments, and there can only be one.
+  if #arguments > 0 or not settings.is_undecided() then
+    return {}
   end
-  for _, file in ipairs(GEMINI_SYSTEM_DEFAULTS) do
-    if vim.loop.fs_stat(file) then
-      return nil
-    end
+  local question = 'Let Gemini CLI connect to this Neovim? It then runs /ide enable once, which sets ide.enabled in %s.'
+  if vim.fn.confirm(question:format(vim.fn.fnamemodify(settings.file(), ':~')), '&Yes\n&No', 1) == 1 then
+    return { '--prompt-interactive', '/ide enable' }
   end
-  return require('drawbridge.program').root() .. '/lua/drawbridge/gemini_defaults.json'
+  return {}
 end
 
 ---@type table<'claude'|'gemini', drawbridge.Cli>
@@ -116,6 +112,7 @@ M.agents = {
     words = function(arguments)
       return vim.list_extend(config.words(config.get().gemini.command), arguments)
     end,
+    first_words = gemini_first_words,
     environment = function(bridge)
       local cwd = vim.fn.getcwd()
       return {
@@ -124,7 +121,6 @@ M.agents = {
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,
         REMOTE_CONTAINERS = M.looks_outside() and 'true' or nil,
-        GEMINI_CLI_SYSTEM_DEFAULTS_PATH = M.gemini_defaults(),
       }
     end,
     flags = {

@@ -274,38 +274,29 @@ local function check_gemini()
   end
 end
 
---- The setting without which Gemini CLI looks for no editor. :DrawbridgeGemini sets a default for it.
+--- The setting without which Gemini CLI looks for no editor.
 local function check_gemini_setting()
-  local file = (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
-  local settings = {}
-  if vim.fn.filereadable(file) == 1 then
-    settings = read_json(file)
-    if not settings then
-      -- The CLI takes comments in it, which we can't read.
-      return info(('%s can\'t be read here as JSON; it needs "ide": {"enabled": true}'):format(home(file)))
-    end
-  end
-  local ide = type(settings.ide) == 'table' and settings.ide or {}
-  if ide.enabled == true then
-    return ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
+  local settings = require('drawbridge.gemini_settings')
+  local file, ide = home(settings.file()), settings.ide()
+  if not ide then
+    info(('%s can\'t be read here as JSON; it needs "ide": {"enabled": true}'):format(file))
+  elseif ide.enabled == true then
+    ok(('It looks for an editor (ide.enabled in %s)'):format(file))
   elseif ide.enabled == false then
-    return warn(('ide.enabled is false in %s: it does not look for an editor'):format(home(file)), {
+    warn(('ide.enabled is false in %s: it does not look for an editor'):format(file), {
       'Type /ide enable in it once.',
     })
-  end
-  if not require('drawbridge.cli').gemini_defaults() then
-    return info(('ide.enabled is not set in %s: the Gemini defaults on this machine apply'):format(home(file)))
-  end
-  local nudge = ide.hasSeenNudge ~= true
-      and ' If it asks whether to connect Neovim, answer No first: Yes looks for an installer that does not exist.'
-    or ''
-  info(
-    ('ide.enabled is not set in %s: only a gemini started by :DrawbridgeGemini looks for an editor. '):format(
-      home(file)
+  elseif settings.has_defaults() then
+    info(('ide.enabled is not set in %s: the Gemini defaults on this machine apply'):format(file))
+  elseif settings.is_undecided() then
+    info(
+      ('ide.enabled is not set in %s: :DrawbridgeGemini asks whether to set it. '):format(file)
+        .. 'In another terminal, type /ide enable in it once. If it asks whether to connect Neovim, answer No first: '
+        .. 'Yes looks for an installer that does not exist.'
     )
-      .. 'In another terminal, type /ide enable in it once.'
-      .. nudge
-  )
+  else
+    info(('ide.enabled is not set in %s: it looks for an editor after /ide enable was typed in it once'):format(file))
+  end
 end
 
 local function check_container()

@@ -144,6 +144,51 @@ function M.review()
   require('drawbridge.review').open()
 end
 
+--- `:DrawbridgeChanges`: what runs have changed and nobody has decided, as a quickfix list and in the buffers.
+function M.changes()
+  require('drawbridge.changes').open()
+end
+
+--- `:DrawbridgeKeep`: the change at the cursor, or the one of a line of the list.
+function M.keep()
+  require('drawbridge.changes').decide(':DrawbridgeKeep', 'keep', false)
+end
+
+--- `:DrawbridgeUndo`.
+function M.undo()
+  require('drawbridge.changes').decide(':DrawbridgeUndo', 'undo', false)
+end
+
+--- `:DrawbridgeKeepFile`: all changes of the current file, or of the one of a line of the list.
+function M.keep_file()
+  require('drawbridge.changes').decide(':DrawbridgeKeepFile', 'keep', true)
+end
+
+--- `:DrawbridgeUndoFile`.
+function M.undo_file()
+  require('drawbridge.changes').decide(':DrawbridgeUndoFile', 'undo', true)
+end
+
+--- `:DrawbridgeComment`: a draft on lines of the current file.
+---@param text string
+---@param first? integer 1-based; without it the line of the cursor.
+---@param last? integer 1-based, inclusive.
+function M.comment(text, first, last)
+  first = first or vim.api.nvim_win_get_cursor(0)[1]
+  require('drawbridge.changes').comment(text, first, last or first)
+end
+
+--- `:DrawbridgeComment!`: removes the draft at the cursor.
+function M.remove_comment()
+  require('drawbridge.changes').remove_comment()
+end
+
+--- `:DrawbridgeSendComments`: sends all drafts to the agent, as one prompt.
+---@param text? string What the prompt begins with.
+function M.send_comments(text)
+  require('drawbridge.changes').send_comments(text or '')
+end
+
 --- `:DrawbridgeClaude`: the CLI in a terminal split, connected to this Neovim.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.claude(arguments)

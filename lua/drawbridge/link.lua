@@ -2,7 +2,7 @@
 local M = {}
 
 --- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
-M.REVISION = 3
+M.REVISION = 4
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
 
@@ -118,6 +118,9 @@ function M.detach()
   require('drawbridge.buffers_save').stop()
   require('drawbridge.view_focus').unwatch()
   require('drawbridge.review').close_all()
+  if package.loaded['drawbridge.changes'] then
+    require('drawbridge.changes').stop()
+  end
   for _, agent in ipairs(agents) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
   end
@@ -243,6 +246,7 @@ local MODULES = {
   buffers_open = { 'open' },
   buffers_save = { 'save' },
   buffers_written = { 'written', 'overwritten' },
+  changes = { 'show_review' },
   prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }

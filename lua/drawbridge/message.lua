@@ -3,6 +3,10 @@ local log = require('drawbridge.log')
 
 local M = {}
 
+local loop = vim.uv or vim.loop
+local MOMENT = 100 -- ms
+local shown_at = -MOMENT
+
 local RANK = { debug = 1, info = 2, warn = 3, error = 4 }
 
 local function fitted(text)
@@ -18,9 +22,19 @@ local function note(text)
   log.add(os.date('%Y-%m-%d %H:%M:%S ') .. text)
 end
 
+--- Another message a moment ago may not be on the screen yet: Neovim would show both and ask for ENTER.
+local function make_room()
+  local now = loop.hrtime() / 1e6
+  if now - shown_at < MOMENT and vim.api.nvim_get_mode().mode:find('^[niv]') then
+    pcall(vim.cmd, 'redraw')
+  end
+  shown_at = now
+end
+
 local function notify(text, level)
   note(text)
   local function show()
+    make_room()
     vim.notify(fitted(text), vim.log.levels[level:upper()])
   end
   if vim.v.vim_did_enter == 1 then

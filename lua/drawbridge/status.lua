@@ -87,6 +87,16 @@ function M.pending()
   return type(pending) == 'table' and #pending or pending
 end
 
+--- Whether a proposal has just opened and still ignores keys, those that accept or reject it included.
+---@return boolean
+function M.ignores_keys()
+  local review = loaded('review')
+  local settling = vim.tbl_filter(function(proposal)
+    return proposal.settling
+  end, review and review.pending() or {})
+  return #settling > 0
+end
+
 local last ---@type {text: string, at: integer}? The last report of the bridge.
 
 --- Stores a report of the bridge for `:DrawbridgeStatus`.
@@ -162,6 +172,7 @@ function M.get()
     problem = process.problem,
     agents = M.agents(),
     pending = M.pending(),
+    ignores_keys = M.ignores_keys(),
   }
 end
 

@@ -189,6 +189,9 @@ function M.open(agent, arguments)
   if opening[agent] or not installed(agent, words[1]) then
     return
   end
+  if cli.agents[agent].first_words then
+    vim.list_extend(words, cli.agents[agent].first_words(arguments))
+  end
   opening[agent] = true
   require('drawbridge.server').when_ready(function(bridge, problem)
     opening[agent] = nil

@@ -44,12 +44,17 @@ local function chunks_of(line, word, tabstop)
   return chunks
 end
 
-local function removed_lines(hunk, tabstop, gutter)
+--- The removed lines of a hunk as virtual lines; `gutter`: cells for a "-" and spaces left of the text.
+---@param hunk {removed: string[], hidden: integer, removed_words?: integer[][]}
+---@param tabstop integer
+---@param gutter integer
+---@return table[]
+function M.removed_lines(hunk, tabstop, gutter)
   local words = {}
   for _, word in ipairs(hunk.removed_words or {}) do
     words[word[1] + 1] = { word[2], word[3] }
   end
-  local sign = '-' .. (' '):rep(gutter - 1)
+  local sign = ('-'):rep(math.min(gutter, 1)) .. (' '):rep(gutter - 1)
   local lines = {}
   for index, line in ipairs(hunk.removed) do
     local chunks = { { sign, 'DrawbridgeRemoved' } }
@@ -91,9 +96,12 @@ local function align(buffer)
 end
 
 --- Lines above the first line are only to be seen where the window leaves room for them.
-function M.make_room_at_top(buffer)
+---@param buffer integer
+---@param namespace? integer That of the lines; without it, of a proposal.
+function M.make_room_at_top(buffer, namespace)
+  namespace = namespace or MARKS
   local above = 0
-  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, MARKS, { 0, 0 }, { 0, -1 }, { details = true })) do
+  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, namespace, { 0, 0 }, { 0, -1 }, { details = true })) do
     above = above + (mark[4].virt_lines_above and #mark[4].virt_lines or 0)
   end
   for _, window in ipairs(above > 0 and vim.fn.win_findbuf(buffer) or {}) do
@@ -138,7 +146,7 @@ function M.mark(buffer, hunks, clear)
     end
     if #hunk.removed > 0 then
       mark(math.min(hunk.first, count - 1), 0, {
-        virt_lines = removed_lines(hunk, tabstop, gutter),
+        virt_lines = M.removed_lines(hunk, tabstop, gutter),
         -- Behind the last line there is no line to stand above.
         virt_lines_above = hunk.first < count,
         virt_lines_leftcol = true,

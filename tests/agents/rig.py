@@ -19,9 +19,6 @@ from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Exited, La
 from drawbridge.agents.demo.driver import Demo
 from tests.waiting import PATIENCE
 
-"""Seconds to wait for an agent's event: the real one needs a quarter of a second to start, and many times that if many
-start at once."""
-
 BAD_AGENT = Path(__file__).with_name("bad_agent.py")
 
 Output = TypeVar("Output")
@@ -32,8 +29,8 @@ def bad_agent(start: str = "as-told") -> Agent:
     return Demo([sys.executable, str(BAD_AGENT), start], name="bad")
 
 
-class Heard:
-    """The events of an agent so far, and those to come."""
+class ReceivedEvents:
+    """Collects the events of an agent."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -41,7 +38,7 @@ class Heard:
         self._more = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        assert not self.events or not isinstance(self.events[-1], Exited), f"after its last word: {event}"
+        assert not self.events or not isinstance(self.events[-1], Exited), f"after its exit: {event}"
         self.events.append(event)
         self._more.set()
 
@@ -66,7 +63,7 @@ class Heard:
 
     @property
     def words(self) -> str:
-        """All the text that is meant for people."""
+        """All text of the agent for people."""
         blocks = [
             block
             for message in self.messages
@@ -79,14 +76,14 @@ class Heard:
 class Session:
     """A started agent in ``directory``."""
 
-    def __init__(self, started: process.Process, heard: Heard, launch: Launch) -> None:
+    def __init__(self, started: process.Process, heard: ReceivedEvents, launch: Launch) -> None:
         self.process = started
         self.heard = heard
         self.id = launch.session_id
         self.directory = Path(launch.directory)
 
     async def turn(self, words: str) -> TurnEnded:
-        """A prompt, to its end."""
+        """Sends a prompt and waits until its turn has ended."""
         self.process.prompt(words)
         return await self.ended()
 
@@ -108,11 +105,11 @@ async def session(
 ) -> AsyncIterator[Session]:
     """The agent, from its start until it has ended."""
     asked = Launch(str(directory), launch.pop("session_id", None) or str(uuid.uuid4()), options=options, **launch)
-    heard = Heard()
+    heard = ReceivedEvents()
     started = await agent.start(asked, heard)
     assert isinstance(started, process.Process)
-    if times is not None:
-        started.times = times
+    # A real program on a busy machine may take its time to answer.
+    started.times = times if times is not None else process.Times(reply=PATIENCE)
     try:
         yield Session(started, heard, asked)
     finally:
@@ -122,7 +119,7 @@ async def session(
 
 
 async def eventually(condition: Callable[[], Any], what: str) -> None:
-    """As ``until``, for what a program does that takes its time to start."""
+    """As ``until``, with the patience that a program needs to start."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while not condition():
         assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"
@@ -130,7 +127,7 @@ async def eventually(condition: Callable[[], Any], what: str) -> None:
 
 
 def changed(question: Question, **fields: Any) -> Decision:
-    """Yes, but with these fields of the input."""
+    """Allows the call with these fields of its input changed."""
     given = json.loads(bytes(question.input)) | fields
     return Decision(allow=True, updated_input=Raw(json.dumps(given).encode()))
 

@@ -79,7 +79,7 @@ def gemini_cli(poem: Path) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize(
-    "agent", [official, claude, *(pytest.param(agent, marks=pytest.mark.thorough) for agent in (demo, gemini_cli))]
+    "agent", [claude, *(pytest.param(agent, marks=pytest.mark.thorough) for agent in (official, demo, gemini_cli))]
 )
 async def test_a_run_looks_the_same_with_every_agent(agent: Any, project: Path, tmp_path: Path) -> None:
     poem = project / "poem.txt"
@@ -95,21 +95,21 @@ async def test_a_run_looks_the_same_with_every_agent(agent: Any, project: Path, 
                 await _asked(client, id, case.change, "allow", poem, before)
                 assert poem.read_text() != before
 
-                await client.tell("execute", {"prompt": case.wait}, id)
-                await client.hear("update", "project_state", state="EXECUTING")
+                await client.send("execute", {"prompt": case.wait}, id)
+                await client.receive("update", "project_state", state="EXECUTING")
                 await eventually(case.at_work, "its wait")
                 assert (await client.ask("agent_interrupt", {}, id))["type"] == "ok"
-                await client.hear("update", "run_finished", outcome="interrupted")
-                state = await client.hear("update", "project_state", state="IDLE")
+                await client.receive("update", "run_finished", outcome="interrupted")
+                state = await client.receive("update", "project_state", state="IDLE")
             await server.end(signal.SIGKILL)
         async with serving(tmp_path / "data", *options, **case.environment) as server, server.client() as client:
             assert (await client.ask("project_join", {"project_id": id}))["type"] == "update"
-            await client.tell("execute", {"prompt": case.answer}, id)
-            await client.hear("update", "run_finished", outcome="completed")
-            state_after = await client.hear("update", "project_state", state="IDLE")
+            await client.send("execute", {"prompt": case.answer}, id)
+            await client.receive("update", "run_finished", outcome="completed")
+            state_after = await client.receive("update", "project_state", state="IDLE")
             session_id = state["data"]["data"]["session_id"]
             assert state_after["data"]["data"]["session_id"] == session_id
-            lines = [one["data"] for one in client.heard if one["type"] == "agent_message"]
+            lines = [one["data"] for one in client.received if one["type"] == "agent_message"]
             assert {line["session_id"] for line in lines if line["direction"] == "claude"} <= {session_id, ""}
 
 
@@ -120,9 +120,9 @@ async def _project(client: WireClient, directory: Path, agent: str) -> str:
 
 async def _asked(client: WireClient, id: str, prompt: str, decision: str, poem: Path, text: str) -> None:
     """A run in which the agent asks for a change of the poem once, and hears ``decision``."""
-    await client.tell("execute", {"prompt": prompt}, id)
-    await client.hear("update", "run_started")
-    asked = (await client.hear("permission_request"))["data"]
+    await client.send("execute", {"prompt": prompt}, id)
+    await client.receive("update", "run_started")
+    asked = (await client.receive("permission_request"))["data"]
     assert (asked["proposal"]["path"], asked["proposal"]["old_text"]) == (str(poem), text)
     assert poem.read_text() == text
     waiting = await client.ask("project_list")
@@ -130,7 +130,7 @@ async def _asked(client: WireClient, id: str, prompt: str, decision: str, poem: 
     answer = {"approval_id": asked["approval_id"], "decision": decision}
     resolved = await client.ask("permission_response", answer, id)
     assert resolved["data"]["data"]["decision"] == decision
-    await client.hear("update", "run_finished", outcome="completed")
+    await client.receive("update", "run_finished", outcome="completed")
 
 
 def _approvals(listed: dict[str, Any]) -> list[dict[str, Any]]:

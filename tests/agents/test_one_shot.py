@@ -14,7 +14,7 @@ from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited,
 from drawbridge.agents.codex import driver as codex
 from drawbridge.agents.command.driver import Command
 from tests import programs
-from tests.agents.rig import Heard, eventually, session
+from tests.agents.rig import ReceivedEvents, eventually, session
 from tests.rigs.responses_stub import ResponsesStub, apply_patch, shell, text
 from tests.server.processes import serving
 
@@ -22,7 +22,7 @@ PATCH = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** End Patch\n"
 ANYTHING = Options(dangerously_skip_permissions=True)
 
 
-def lines(heard: Heard) -> list[dict[str, object]]:
+def lines(heard: ReceivedEvents) -> list[dict[str, object]]:
     return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
 
 
@@ -191,6 +191,10 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png"),))
         done = await warm.ended()
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
+    async with session(command(ECHO), project) as warm:
+        warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
+        assert (await warm.ended()).ok
+        assert "Look\n\nAttached file: /files/a.png (1 kB)" in str(lines(warm.heard)[0]["text"])
     with pytest.raises(AgentUnusable, match=r"options\.permission_mode"):
         await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
 
@@ -204,8 +208,8 @@ async def test_prompts_of_a_command_that_wait_each_get_a_process(project: Path, 
         for number in range(3):
             await client.ask("execute", {"prompt": f"number {number}"}, made["project_id"])
         for _ in range(3):
-            await client.hear("update", "run_finished", outcome="completed")
-        said = [one["data"]["messages"][0] for one in client.heard if one["type"] == "agent_message"]
+            await client.receive("update", "run_finished", outcome="completed")
+        said = [one["data"]["messages"][0] for one in client.received if one["type"] == "agent_message"]
         assert [one["text"] for one in said if one.get("type") == "text"] == [
             f"You said number {number}\nDone.\n" for number in range(3)
         ]

@@ -27,6 +27,7 @@ from drawbridge.agents.base import (
     Question,
     QuestionCancelled,
     SessionIdentified,
+    StateReported,
     TurnEnded,
 )
 from drawbridge.agents.demo.driver import Demo
@@ -35,7 +36,7 @@ from drawbridge.agents.process import Times
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from tests.waiting import PATIENCE, until
 
-from .rig import BAD_AGENT, Heard, Session, bad_agent, eventually, lives, session
+from .rig import BAD_AGENT, ReceivedEvents, Session, bad_agent, eventually, lives, session
 
 HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
 AT_ONCE = Times(interrupt=0.05, leave=0.05, leave_idle=0.1, sigint=0.1, sigterm=0.1, pipes=0.1)
@@ -59,7 +60,7 @@ async def test_one_that_is_not_wanted_any_more_while_it_starts_is_gone_when_that
         await asyncio.Event().wait()
 
     monkeypatch.setattr(SupervisorPipe, "agent_pid", agent_pid)
-    heard = Heard()
+    heard = ReceivedEvents()
     starting = asyncio.create_task(bad_agent().start(Launch(str(tmp_path), str(uuid.uuid4())), heard))
     await asyncio.wait_for(hanging.wait(), PATIENCE)
     starting.cancel()
@@ -76,7 +77,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
 
     assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
     assert agent.heard.words == "Hello there"
-    kinds = [type(event) for event in agent.heard.events]
+    kinds = [type(event) for event in agent.heard.events if not isinstance(event, StateReported)]
     assert kinds == [AgentLine, SessionIdentified, ModeChanged, AgentLine, AgentLine, TurnEnded]
 
 
@@ -164,7 +165,7 @@ async def test_after_its_end_nothing_happens_any_more(agent: Session) -> None:
 
 
 async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    heard = Heard()
+    heard = ReceivedEvents()
 
     def hear(event: object) -> None:
         if isinstance(event, AgentLine):
@@ -404,7 +405,7 @@ def uvloop() -> Any:
 
 @pytest.mark.parametrize("command", ["say hello", "die 3", "child-and-die", "stubborn", "close-stdout", "line 1000000"])
 def test_the_faster_event_loop_does_the_same(uvloop: Any, tmp_path: Path, command: str) -> None:
-    async def meet() -> Heard:
+    async def meet() -> ReceivedEvents:
         times = {"stubborn": AT_ONCE, "close-stdout": HASTE}.get(
             command, Times()
         )  # the others go when they are asked to

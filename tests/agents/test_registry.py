@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 
-from drawbridge.agents.registry import Named, agents, missing, problems
+import pytest
+
+from drawbridge.agents import catalog
+from drawbridge.agents.registry import Named, Program, agents, missing, problems, programs, version_of
 
 PYTHON = shlex.quote(sys.executable)
 
@@ -37,3 +41,56 @@ def test_a_missing_program_of_another_agent_is_named() -> None:
     assert problems(named) == []
     assert missing(named).items() >= {"two": "/no/such", "three": "/no/third"}.items()
     assert "goose" not in missing(named)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory, and no program on PATH."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(catalog.AGENTS["claude"], "places", ("~/.local/bin/claude",))
+    return tmp_path
+
+
+def install(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_programs_are_found_on_path_and_where_installers_put_them(alone: Path) -> None:
+    assert programs(Named()) == {name: Program(None) for name in ("claude", "gemini", "codex")}
+    assert missing(Named()) == {name: name for name in ("claude", "gemini", "codex")}
+    in_path, in_place = install(alone / "bin" / "codex"), install(alone / ".local" / "bin" / "claude")
+    found = programs(Named())
+    assert (found["codex"].path, found["claude"].path, found["gemini"].path) == (str(in_path), str(in_place), None)
+    assert missing(Named()) == {"gemini": "gemini"}
+
+
+def test_a_named_program_is_looked_for_nowhere_else(alone: Path) -> None:
+    install(alone / ".local" / "bin" / "claude")
+    assert programs(Named(paths=("claude=/no/claude",)))["claude"] == Program(None)
+
+
+def test_a_version_is_known_by_the_files_of_a_program(alone: Path) -> None:
+    """As Claude Code's installer and npm leave them; nothing is started."""
+    native = install(alone / "share" / "versions" / "2.1.329")
+    (alone / "claude").symlink_to(native)
+    assert version_of(str(alone / "claude")) == "2.1.329"
+    script = install(alone / "lib" / "node_modules" / "@google" / "gemini-cli" / "dist" / "index.js")
+    (script.parent.parent / "package.json").write_text('{"name": "x", "version": "0.18.0-nightly.1"}')
+    (alone / "gemini").symlink_to(script)
+    assert version_of(str(alone / "gemini")) == "0.18.0-nightly.1"
+
+
+@pytest.mark.parametrize(
+    "package", [None, "", "[]", '{"version": 1}', '{"version": "a b"}', '{"version": "1.2"}', "\udcff"]
+)
+def test_an_unknown_version_is_left_out(alone: Path, package: str | None) -> None:
+    program = install(alone / "bin" / "codex")
+    if package is not None:
+        (alone / "package.json").write_text(package, errors="surrogateescape")
+    assert version_of(str(program)) is None
+    assert programs(Named())["codex"] == Program(str(program))

@@ -64,7 +64,7 @@ async def server(prompt: str, directory: Path) -> AsyncIterator[Killable]:
                 os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("prompt", ["half", "say hello", "stubborn"])
+@pytest.mark.parametrize("prompt", ["half", "say hello", pytest.param("stubborn", marks=pytest.mark.thorough)])
 async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, prompt: str) -> None:
     async with server(prompt, tmp_path) as killed:
         assert lives(killed.agent)

@@ -92,7 +92,7 @@ class Client:
         self.connection = connection
         self.others: list[Message] = []
 
-    async def tell(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> None:
+    async def send(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> None:
         message = {"type": type, "project_id": project, "request_id": request_id, "data": data}
         await self.connection.send(json.dumps({name: value for name, value in message.items() if value is not None}))
 
@@ -104,7 +104,7 @@ class Client:
     async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
         """The reply; messages that arrive before it are added to ``others``."""
         request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not run a request twice
-        await self.tell(type, project, request_id, **data)
+        await self.send(type, project, request_id, **data)
         while (message := await self.next(PATIENCE)).get("request_id") != request_id:
             self.others.append(message)
         return message
@@ -140,7 +140,7 @@ class Follower:
         """Until the connection ends."""
         with contextlib.suppress(WebSocketException, OSError, EOFError):
             async with connected(server) as client:
-                await client.tell("project_join", self.project, after_seq=len(self.seen))
+                await client.send("project_join", self.project, after_seq=len(self.seen))
                 while True:
                     message: Message = json.loads(await client.connection.recv())
                     if "seq" in message and message.get("project_id") == self.project:

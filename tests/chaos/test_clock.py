@@ -11,7 +11,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Budgets
-from tests.server.twin import Client, Server, serving
+from tests.server.core_rig import Client, Server, serving
 
 from .rig import on_disk
 

@@ -1,14 +1,18 @@
-"""Two clients answer the same question at the same moment: one of them decides, the other one is told so."""
+"""Clients answer the same question, or decide the same hunk, at the same moment: one of them decides, and the others are
+told so."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.agents.rig import BAD_AGENT
+from tests.page.agent import COMMAND
+from tests.server.checkpoints.rig import git
 from tests.server.processes import serving
 
 from .rig import Client, Message, connected, on_disk, seeded
@@ -100,3 +104,72 @@ async def one_race(
         assert (await client.until("run_finished", run_id=run))["outcome"] == "completed"
     written = {"allow": "new", "deny": "old"}[decisions[winner]]
     assert (root / "text").read_text() == written, "the agent has heard the winner, and nobody else"
+
+
+@pytest.mark.thorough
+async def test_some_races_for_a_hunk(tmp_path: Path) -> None:
+    await hunk_races(tmp_path, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+async def test_a_hundred_races_for_a_hunk(tmp_path: Path) -> None:
+    await hunk_races(tmp_path, 100)
+
+
+async def hunk_races(directory: Path, count: int) -> None:
+    root, data = directory / "root", directory / "data"
+    root.mkdir()
+    (root / "poem.txt").write_text(poem("as it was"))
+    git(root, "init", "-q")
+    options = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--allow", root, "--log-level", "warning")
+    with seeded() as random:
+        async with (
+            serving(data, *options, command=COMMAND) as server,
+            connected(server) as page,
+            connected(server) as phone,
+            connected(server) as terminal,
+        ):
+            project = (await page.ask("project_create", path=str(root), agent="demo"))["project_id"]
+            people = {"page": page, "phone": phone, "terminal": terminal}
+            for name, client in people.items():
+                await client.ask("hello", client=name)
+                await client.ask("project_join", project)
+            for number in range(count):
+                wishes = dict(zip(people, random.choices(["keep", "undo", "edit"], k=3), strict=True))
+                await one_hunk_race(people, random.sample(sorted(people), 3), wishes, project, root, number)
+    decided = [one["message"] for one in on_disk(data, project) if one["message"].get("subtype") == "review_decided"]
+    assert len([one for one in decided if one["message"].get("by")]) == count
+
+
+def poem(line: str) -> str:
+    return "".join(f"{text}\n" for text in ("one", "two", line, "four", "five"))
+
+
+async def one_hunk_race(
+    people: dict[str, Client], order: list[str], wishes: dict[str, str], project: str, root: Path, number: int
+) -> None:
+    """The agent changes a line, and each person decides about that hunk in another way."""
+    before, after = (root / "poem.txt").read_text(), poem(f"by the agent {number}")
+    prompt = f"/write {json.dumps({'poem.txt': after})}"
+    run = (await people["phone"].ask("execute", project, prompt=prompt))["data"]["run_id"]
+    for client in people.values():
+        assert (await client.until("run_finished", run_id=run))["outcome"] == "completed"
+        await client.until("review_changed", state="open", hunks=1)
+    review = (await people["page"].ask("review_get", project))["data"]
+    [hunk] = [hunk["id"] for file in review["files"] for hunk in file["hunks"]]
+
+    async def decide(name: str) -> Message:
+        wish = {"text": f"by {name} {number}\n"} if wishes[name] == "edit" else {"decision": wishes[name]}
+        return await people[name].ask("review_decide", project, hunks=[hunk], **wish)
+
+    replies = dict(zip(order, await asyncio.gather(*map(decide, order)), strict=True))
+    [winner] = [name for name, reply in replies.items() if reply["type"] == "review"]
+    expected = {"keep": after, "undo": before, "edit": poem(f"by {winner} {number}")}[wishes[winner]]
+    assert (root / "poem.txt").read_text() == expected
+    for name, client in people.items():
+        recorded = await client.until("review_decided", by=winner)
+        assert (recorded["decision"], recorded["hunks"], recorded["left"]) == (wishes[winner], 1, 0)
+        if name != winner:
+            assert replies[name]["data"]["code"] == "HUNK_GONE", replies[name]
+            assert replies[name]["data"]["details"] == {"gone": hunk, "by": winner, "decision": wishes[winner]}

@@ -76,7 +76,7 @@ async def test_others_go_on_and_it_can_be_ended(tmp_path: Path, way: str) -> Non
             elif way == "the idle timeout":
                 assert (await client.until("run_finished", PATIENCE, run_id=run))["outcome"] == "timeout"
             else:
-                code, said = await server.end(within=20)
+                code, said = await server.end()
                 assert code == 0, said
         await until(lambda: not process.is_running(), "the end of the stopped process")
         if way != "the end of the server":

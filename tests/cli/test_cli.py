@@ -225,7 +225,7 @@ def test_only_the_chosen_command_is_imported(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_imports_no_job(command: str) -> None:
-    jobs = ("ide", "guard", "server", "tui", "setup", "info")
+    jobs = ("ide", "guard", "server", "tui", "setup", "info", "doctor")
     look = (
         f"import sys; from drawbridge import cli; cli.command_parser({command!r});"
         f"print(*(job for job in {jobs!r} if f'drawbridge.{{job}}' in sys.modules))"

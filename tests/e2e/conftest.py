@@ -14,8 +14,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    desk = getattr(item, "funcargs", {}).get("desk")
-    tmux = getattr(desk, "tmux", None)
+    rig = getattr(item, "funcargs", {}).get("rig")
+    tmux = getattr(rig, "tmux", None)
     if call.when == "call" and report.failed and isinstance(tmux, Tmux):
         for pane in tmux.panes:
             report.sections.append((f"screen of {pane.name}", pane.framed))

@@ -1,4 +1,4 @@
-"""The in-memory twin of an editor: buffers, a selection and views without a screen. For tests.
+"""A fake editor in memory: buffers, a selection and views without a screen. For tests.
 
 It keeps the port's promises as a real editor does; ``tests/editors/test_port.py`` holds it to them. Files are real ones:
 opening reads them and saving writes them. What a person does in an editor are plain methods here, which report at once:
@@ -38,6 +38,8 @@ from drawbridge.editors.port import (
     Proposal,
     Range,
     Rejected,
+    Review,
+    ReviewEvent,
     Selection,
     SelectionChanged,
     Tab,
@@ -75,6 +77,7 @@ class MemoryEditor:
         self.announced: list[BridgeState] = []
         self.opened: list[OpenRequest] = []
         self.terminals: dict[int, list[str]] = {}
+        self.reviews: list[Review | None] = []
         self.hung = False
         """While it is True every call raises ``EditorHung``."""
         self._folders = tuple(folders)
@@ -126,6 +129,10 @@ class MemoryEditor:
         self._report(Gone())
         self._gone = True
         self._listener = None
+
+    def report(self, event: ReviewEvent) -> None:
+        """The person does something with a review."""
+        self._report(event)
 
     # The port.
 
@@ -239,6 +246,10 @@ class MemoryEditor:
         if terminal not in self.terminals:
             raise Refused("The terminal is closed. Nothing was typed.")
         self.terminals[terminal].append(text)
+
+    async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
+        self._answer()
+        self.reviews.append(review)
 
     async def notify(self, message: str, level: Level = "info") -> None:
         self._answer()

@@ -32,7 +32,7 @@ from drawbridge.text import split, utf16_length
 from drawbridge.text.hunks import diff
 from tests import programs
 from tests.editors.memory import MemoryEditor
-from tests.nvim.rig import Desk, desk
+from tests.nvim.rig import Workstation, workstation
 from tests.waiting import PATIENCE, until
 
 BUFFERS = "buffers"  # files can be open in it, changed, saved and selected in; it has diagnostics
@@ -258,7 +258,7 @@ class FolderRig(Rig):
 class NeovimRig(Rig):
     """A person's own connection to a real Neovim."""
 
-    def __init__(self, at: Desk) -> None:
+    def __init__(self, at: Workstation) -> None:
         super().__init__(at.folder)
         self._at = at
         self.editor = at.editor
@@ -379,7 +379,7 @@ async def folder_in_a_terminal(folder: Path) -> AsyncIterator[FolderRig]:
 def neovim(program: Path) -> Callable[[Path], AbstractAsyncContextManager[Rig]]:
     @asynccontextmanager
     async def start(folder: Path) -> AsyncIterator[Rig]:
-        async with desk(program, folder) as at:
+        async with workstation(program, folder) as at:
             yield NeovimRig(at)
 
     return start

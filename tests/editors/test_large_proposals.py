@@ -12,7 +12,7 @@ import pytest
 from drawbridge import text
 from drawbridge.editors import files
 from drawbridge.ide.review import Reviews
-from tests.nvim.rig import Desk
+from tests.nvim.rig import Workstation
 
 OLD = "".join(f"line {number} of a file that an agent wants to change\n" for number in range(20_000))
 NEW = "".join(line.upper() if number % 100 == 0 else line for number, line in enumerate(OLD.splitlines(True)))
@@ -44,11 +44,11 @@ def traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
-async def proposed(desk: Desk, reviews: Reviews, path: Path) -> asyncio.Task[object]:
+async def proposed(rig: Workstation, reviews: Reviews, path: Path) -> asyncio.Task[object]:
     """A proposal that is in front of the person."""
     task: asyncio.Task[object] = asyncio.create_task(reviews.review("agent", "Claude Code", str(path), NEW, "tab"))
-    await desk.person.until("local p = require('drawbridge.review').pending()[1] return p and p.shown")
-    await desk.quiet()
+    await rig.person.until("local p = require('drawbridge.review').pending()[1] return p and p.shown")
+    await rig.quiet()
     return task
 
 
@@ -58,20 +58,20 @@ async def withdrawn(reviews: Reviews, task: asyncio.Task[object]) -> None:
     await reviews.stop()
 
 
-async def test_a_proposal_is_read_and_split_once(desk: Desk, calls: list[str]) -> None:
-    reviews = Reviews(desk.editor)
-    task = await proposed(desk, reviews, desk.file("a.txt", OLD))
+async def test_a_proposal_is_read_and_split_once(rig: Workstation, calls: list[str]) -> None:
+    reviews = Reviews(rig.editor)
+    task = await proposed(rig, reviews, rig.file("a.txt", OLD))
     await withdrawn(reviews, task)
     assert sorted(calls) == ["read", "split new", "split old"]
 
 
-async def test_lines_are_not_kept_while_a_person_decides(desk: Desk, traced: None) -> None:
-    reviews, path = Reviews(desk.editor), desk.file("a.txt", OLD)
-    await withdrawn(reviews, await proposed(desk, reviews, path))  # what is loaded for the first one does not count
+async def test_lines_are_not_kept_while_a_person_decides(rig: Workstation, traced: None) -> None:
+    reviews, path = Reviews(rig.editor), rig.file("a.txt", OLD)
+    await withdrawn(reviews, await proposed(rig, reviews, path))  # what is loaded for the first one does not count
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
-    reviews = Reviews(desk.editor)
-    task = await proposed(desk, reviews, path)
+    reviews = Reviews(rig.editor)
+    task = await proposed(rig, reviews, path)
     kept, peak = (value - before for value in tracemalloc.get_traced_memory())
     await withdrawn(reviews, task)
     assert kept < 1.5 * len(OLD), f"{kept / len(OLD):.1f} times the text"

@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.editors.port import BufferStatus, OpenRequest, Tab
-from tests.nvim.rig import Desk, proposal
+from tests.nvim.rig import Workstation, proposal
 from tests.programs import nvim
 
 ODD_NAMES = [
@@ -27,56 +27,54 @@ OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\n"
 
 
-async def unchanged(desk: Desk) -> list[object]:
+async def unchanged(rig: Workstation) -> list[object]:
     """What must be the same after a refusal."""
-    return [await desk.person.lines(), await desk.person.lua("return vim.bo.modified"), await desk.picture()]
+    return [await rig.person.lines(), await rig.person.lua("return vim.bo.modified"), await rig.picture()]
 
 
 # What is open
 
 
-async def test_the_tabs_are_the_listed_buffers_of_files(desk: Desk) -> None:
-    first = await desk.opened("a.c", "x = 1\ny = 2\n")
-    second = await desk.opened("b.txt", "")
-    await desk.person.types("ichanged<Esc>")
-    await desk.person.lua("vim.cmd('help') vim.cmd('new') vim.cmd('edit scheme://x')")
-    await desk.person.lua("vim.fn.bufadd(...)", str(desk.file("unlisted.txt", "")))
-    assert list(await desk.editor.tabs()) == [
+async def test_the_tabs_are_the_listed_buffers_of_files(rig: Workstation) -> None:
+    first = await rig.opened("a.c", "x = 1\ny = 2\n")
+    second = await rig.opened("b.txt", "")
+    await rig.person.types("ichanged<Esc>")
+    await rig.person.lua("vim.cmd('help') vim.cmd('new') vim.cmd('edit scheme://x')")
+    await rig.person.lua("vim.fn.bufadd(...)", str(rig.file("unlisted.txt", "")))
+    assert list(await rig.editor.tabs()) == [
         Tab(str(first), False, False, "c", 2),
         Tab(str(second), True, True, "text", 1),
     ]
 
 
-async def test_any_name_of_a_file_is_found(desk: Desk) -> None:
+async def test_any_name_of_a_file_is_found(rig: Workstation) -> None:
     # Would be found instead if names were patterns.
-    await desk.opened("xx.txt", "")
+    await rig.opened("xx.txt", "")
     for name in ODD_NAMES:
-        path = await desk.opened(name, OLD)
-        assert await desk.editor.status(str(path)) == BufferStatus(modified=False, untitled=False), name
-        await desk.person.types("ggx")
-        assert await desk.editor.unsaved_text(str(path)) == "ne\ntwo\nthree\n", name
-        await desk.editor.save(str(path))
+        path = await rig.opened(name, OLD)
+        assert await rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False), name
+        await rig.person.types("ggx")
+        assert await rig.editor.unsaved_text(str(path)) == "ne\ntwo\nthree\n", name
+        await rig.editor.save(str(path))
         assert path.read_text() == "ne\ntwo\nthree\n", name
 
 
-async def test_a_link_to_a_file_is_that_file(desk: Desk) -> None:
-    path = await desk.opened("real.txt", OLD)
-    link = desk.folder / "link.txt"
+async def test_a_link_to_a_file_is_that_file(rig: Workstation) -> None:
+    path = await rig.opened("real.txt", OLD)
+    link = rig.folder / "link.txt"
     link.symlink_to(path)
-    await desk.person.types("x")
-    assert await desk.editor.unsaved_text(str(link)) == "ne\ntwo\nthree\n"
-    (desk.folder / "real").mkdir()
-    (desk.folder / "other name").symlink_to(desk.folder / "real")
-    await desk.person.edits(desk.folder / "other name" / "new.txt")
-    assert await desk.editor.status(str(desk.folder / "real" / "new.txt")) == BufferStatus(
-        modified=False, untitled=True
-    )
+    await rig.person.types("x")
+    assert await rig.editor.unsaved_text(str(link)) == "ne\ntwo\nthree\n"
+    (rig.folder / "real").mkdir()
+    (rig.folder / "other name").symlink_to(rig.folder / "real")
+    await rig.person.edits(rig.folder / "other name" / "new.txt")
+    assert await rig.editor.status(str(rig.folder / "real" / "new.txt")) == BufferStatus(modified=False, untitled=True)
 
 
-async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(desk: Desk) -> None:
-    path = desk.file("a.txt", OLD)
-    assert await desk.editor.status(str(path)) is None
-    assert await desk.editor.unsaved_text(str(path)) is None
+async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(rig: Workstation) -> None:
+    path = rig.file("a.txt", OLD)
+    assert await rig.editor.status(str(path)) is None
+    assert await rig.editor.unsaved_text(str(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -93,48 +91,50 @@ async def test_a_file_that_is_not_open_has_no_status_and_no_unsaved_text(desk: D
         (b"a\n", "vim.bo.bomb, vim.bo.fileencoding = true, 'latin1'", "xa\n"),
     ],
 )
-async def test_unsaved_text_is_what_saving_would_write(desk: Desk, content: bytes, set_up: str, expected: str) -> None:
-    path = await desk.opened("a.txt", content)
-    await desk.person.lua(set_up + " vim.bo.modified = false")
-    assert await desk.editor.unsaved_text(str(path)) is None
-    await desk.person.types("ggix<Esc>")
-    assert await desk.editor.unsaved_text(str(path)) == expected
-    await desk.editor.save(str(path))
-    encoding = await desk.person.lua("return vim.bo.fileencoding")
+async def test_unsaved_text_is_what_saving_would_write(
+    rig: Workstation, content: bytes, set_up: str, expected: str
+) -> None:
+    path = await rig.opened("a.txt", content)
+    await rig.person.lua(set_up + " vim.bo.modified = false")
+    assert await rig.editor.unsaved_text(str(path)) is None
+    await rig.person.types("ggix<Esc>")
+    assert await rig.editor.unsaved_text(str(path)) == expected
+    await rig.editor.save(str(path))
+    encoding = await rig.person.lua("return vim.bo.fileencoding")
     assert path.read_bytes() == expected.encode("latin-1" if encoding == "latin1" else "utf-8")
-    assert await desk.editor.unsaved_text(str(path)) is None
+    assert await rig.editor.unsaved_text(str(path)) is None
 
 
-async def test_all_lines_deleted_is_an_empty_text(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.person.types(":%d<CR>")
-    assert await desk.editor.unsaved_text(str(path)) == ""
-    await desk.editor.save(str(path))
+async def test_all_lines_deleted_is_an_empty_text(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.person.types(":%d<CR>")
+    assert await rig.editor.unsaved_text(str(path)) == ""
+    await rig.editor.save(str(path))
     assert path.read_bytes() == b""
 
 
 # Saving
 
 
-async def test_saving_says_nothing_and_moves_nothing(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.person.types("x")
-    await desk.opened("b.txt", OLD)
-    before = await desk.picture()
-    await desk.editor.save(str(path))
+async def test_saving_says_nothing_and_moves_nothing(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.person.types("x")
+    await rig.opened("b.txt", OLD)
+    before = await rig.picture()
+    await rig.editor.save(str(path))
     assert path.read_text() == "ne\ntwo\nthree\n"
-    assert await desk.picture() == before
-    assert await desk.person.messages() == ""
+    assert await rig.picture() == before
+    assert await rig.person.messages() == ""
 
 
-async def test_a_new_file_can_be_saved(desk: Desk) -> None:
-    path = desk.folder / "new.txt"
-    await desk.person.edits(path)
-    await desk.person.types("ihello<Esc>")
-    assert await desk.editor.status(str(path)) == BufferStatus(modified=True, untitled=True)
-    await desk.editor.save(str(path))
+async def test_a_new_file_can_be_saved(rig: Workstation) -> None:
+    path = rig.folder / "new.txt"
+    await rig.person.edits(path)
+    await rig.person.types("ihello<Esc>")
+    assert await rig.editor.status(str(path)) == BufferStatus(modified=True, untitled=True)
+    await rig.editor.save(str(path))
     assert path.read_text() == "hello\n"
-    assert await desk.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
+    assert await rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
 
 
 @pytest.mark.parametrize(
@@ -146,77 +146,77 @@ async def test_a_new_file_can_be_saved(desk: Desk) -> None:
         ("vim.cmd('autocmd BufWriteCmd <buffer> let g:written = 1')", "did not save"),
     ],
 )
-async def test_what_can_not_be_saved_is_refused_with_the_reason(desk: Desk, obstacle: str, reason: str) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.person.types("x")
-    await desk.person.lua(obstacle)
-    before = await unchanged(desk)
+async def test_what_can_not_be_saved_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.person.types("x")
+    await rig.person.lua(obstacle)
+    before = await unchanged(rig)
     with pytest.raises(Refused, match=rf"{reason}.*Nothing was saved"):
-        await desk.editor.save(str(path))
+        await rig.editor.save(str(path))
     assert path.read_text() == OLD
-    assert await unchanged(desk) == before
+    assert await unchanged(rig) == before
 
 
-async def test_a_file_that_changed_on_disk_is_not_overwritten_and_not_asked_about(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.person.types("x")
+async def test_a_file_that_changed_on_disk_is_not_overwritten_and_not_asked_about(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.person.types("x")
     path.write_text("something else entirely\n")
-    before = await unchanged(desk)
+    before = await unchanged(rig)
     with pytest.raises(Refused, match="changed on disk"):
-        await desk.editor.save(str(path))
+        await rig.editor.save(str(path))
     assert path.read_text() == "something else entirely\n"
-    assert await unchanged(desk) == before
+    assert await unchanged(rig) == before
 
 
-async def test_a_new_file_that_someone_else_made_meanwhile_is_not_overwritten(desk: Desk) -> None:
-    path = desk.folder / "new.txt"
-    await desk.person.edits(path)
-    await desk.person.types("imine<Esc>")
+async def test_a_new_file_that_someone_else_made_meanwhile_is_not_overwritten(rig: Workstation) -> None:
+    path = rig.folder / "new.txt"
+    await rig.person.edits(path)
+    await rig.person.types("imine<Esc>")
     path.write_text("theirs\n")
     with pytest.raises(Refused, match="changed on disk"):
-        await desk.editor.save(str(path))
+        await rig.editor.save(str(path))
     assert path.read_text() == "theirs\n"
 
 
-async def test_a_directory_that_is_gone_is_a_reason(desk: Desk) -> None:
-    folder = desk.folder / "gone"
+async def test_a_directory_that_is_gone_is_a_reason(rig: Workstation) -> None:
+    folder = rig.folder / "gone"
     folder.mkdir()
-    path = await desk.opened("gone/a.txt", OLD)
-    await desk.person.types("x")
+    path = await rig.opened("gone/a.txt", OLD)
+    await rig.person.types("x")
     path.unlink()
     folder.rmdir()
     with pytest.raises(Refused, match="Nothing was saved"):
-        await desk.editor.save(str(path))
+        await rig.editor.save(str(path))
 
 
-async def test_a_file_that_is_not_open_can_not_be_saved(desk: Desk) -> None:
-    path = desk.file("a.txt", OLD)
+async def test_a_file_that_is_not_open_can_not_be_saved(rig: Workstation) -> None:
+    path = rig.file("a.txt", OLD)
     with pytest.raises(Refused, match="not open"):
-        await desk.editor.save(str(path))
+        await rig.editor.save(str(path))
 
 
 # Opening
 
 
-async def test_a_file_in_the_background_is_loaded_and_nothing_moves(desk: Desk) -> None:
-    await desk.opened("a.txt", OLD)
-    path = desk.file("b.c", "x = 1\ny = 2\n")
-    before = await desk.picture()
-    opened = await desk.editor.open_file(OpenRequest(str(path), focus=False))
+async def test_a_file_in_the_background_is_loaded_and_nothing_moves(rig: Workstation) -> None:
+    await rig.opened("a.txt", OLD)
+    path = rig.file("b.c", "x = 1\ny = 2\n")
+    before = await rig.picture()
+    opened = await rig.editor.open_file(OpenRequest(str(path), focus=False))
     assert (opened.path, opened.language, opened.line_count, opened.found) == (str(path), "c", 2, True)
-    after = await desk.picture()
+    after = await rig.picture()
     assert {name: value for name, value in after.items() if not name.startswith(".buffers")} == {
         name: value for name, value in before.items() if not name.startswith(".buffers")
     }
-    assert [tab.path for tab in await desk.editor.tabs() if tab.active] == [str(desk.folder / "a.txt")]
+    assert [tab.path for tab in await rig.editor.tabs() if tab.active] == [str(rig.folder / "a.txt")]
 
 
-async def test_a_file_of_any_name_comes_in_front(desk: Desk) -> None:
+async def test_a_file_of_any_name_comes_in_front(rig: Workstation) -> None:
     for name in ODD_NAMES:
-        path = desk.file(name, "the one\n")
-        await desk.editor.open_file(OpenRequest(str(path)))
-        await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-        assert await desk.person.lines() == ["the one"], name
+        path = rig.file(name, "the one\n")
+        await rig.editor.open_file(OpenRequest(str(path)))
+        await rig.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+        assert await rig.person.lines() == ["the one"], name
 
 
 PASSAGES = [
@@ -234,176 +234,174 @@ PASSAGES = [
 """From where, to where, to the line's end; whether it is found, and what is selected."""
 
 
-async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(desk: Desk) -> None:
-    path = desk.file("a.txt", "one\ntwo three\none \u00e9t\u00e9 two\n")
+async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(rig: Workstation) -> None:
+    path = rig.file("a.txt", "one\ntwo three\none \u00e9t\u00e9 two\n")
     for start, end, to_end, found, selected in PASSAGES:
-        opened = await desk.editor.open_file(OpenRequest(str(path), True, start, end, to_end))
+        opened = await rig.editor.open_file(OpenRequest(str(path), True, start, end, to_end))
         assert opened.found is found, start
-        await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-        selection = await desk.editor.selection()
+        await rig.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+        selection = await rig.editor.selection()
         assert selection is not None
         assert (start, selection.text) == (start, selected)
-        await desk.person.types("<Esc>")
+        await rig.person.types("<Esc>")
 
 
 @pytest.mark.parametrize("hidden", [True, False])
-async def test_unsaved_work_in_the_window_is_never_lost(desk: Desk, hidden: bool) -> None:
-    await desk.opened("a.txt", OLD)
-    await desk.person.lua("vim.o.hidden = ...", hidden)
-    await desk.person.types("x")
-    path = desk.file("b.txt", "b\n")
-    await desk.editor.open_file(OpenRequest(str(path)))
-    await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-    assert await desk.editor.unsaved_text(str(desk.folder / "a.txt")) == "ne\ntwo\nthree\n"
+async def test_unsaved_work_in_the_window_is_never_lost(rig: Workstation, hidden: bool) -> None:
+    await rig.opened("a.txt", OLD)
+    await rig.person.lua("vim.o.hidden = ...", hidden)
+    await rig.person.types("x")
+    path = rig.file("b.txt", "b\n")
+    await rig.editor.open_file(OpenRequest(str(path)))
+    await rig.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+    assert await rig.editor.unsaved_text(str(rig.folder / "a.txt")) == "ne\ntwo\nthree\n"
 
 
-async def test_a_terminal_keeps_its_window(desk: Desk) -> None:
-    await desk.opened("a.txt", OLD)
-    await desk.person.lua(
-        "vim.cmd('botright new') vim.fn.termopen({ 'cat' }) Terminal = vim.api.nvim_get_current_win()"
-    )
-    path = desk.file("b.txt", "b\n")
-    await desk.editor.open_file(OpenRequest(str(path)))
-    await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-    assert await desk.person.lua("return vim.bo[vim.api.nvim_win_get_buf(Terminal)].buftype") == "terminal"
-    assert await desk.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 2
+async def test_a_terminal_keeps_its_window(rig: Workstation) -> None:
+    await rig.opened("a.txt", OLD)
+    await rig.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) Terminal = vim.api.nvim_get_current_win()")
+    path = rig.file("b.txt", "b\n")
+    await rig.editor.open_file(OpenRequest(str(path)))
+    await rig.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+    assert await rig.person.lua("return vim.bo[vim.api.nvim_win_get_buf(Terminal)].buftype") == "terminal"
+    assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 2
 
 
-async def test_a_file_does_not_come_in_front_of_someone_who_types(desk: Desk) -> None:
-    first = await desk.opened("a.txt", OLD)
-    path = desk.file("b.txt", "b\n")
-    await desk.person.types("i")
-    await desk.editor.open_file(OpenRequest(str(path)))
-    await desk.person.types("typed")
-    assert (await desk.person.lines())[0] == "typedone"
-    await desk.person.types("<Esc>")
-    await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-    assert await desk.editor.unsaved_text(str(first)) == "typed" + OLD
+async def test_a_file_does_not_come_in_front_of_someone_who_types(rig: Workstation) -> None:
+    first = await rig.opened("a.txt", OLD)
+    path = rig.file("b.txt", "b\n")
+    await rig.person.types("i")
+    await rig.editor.open_file(OpenRequest(str(path)))
+    await rig.person.types("typed")
+    assert (await rig.person.lines())[0] == "typedone"
+    await rig.person.types("<Esc>")
+    await rig.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+    assert await rig.editor.unsaved_text(str(first)) == "typed" + OLD
 
 
-async def test_a_swap_file_of_another_editor_is_no_question(desk: Desk) -> None:
-    path = desk.file("b.txt", "b\n")
-    swap, copy = desk.folder / "b.txt.swp", desk.folder / "copy"
-    other = [str(nvim()), "--headless", "--clean", "--cmd", f"set directory={desk.folder}", str(path)]
+async def test_a_swap_file_of_another_editor_is_no_question(rig: Workstation) -> None:
+    path = rig.file("b.txt", "b\n")
+    swap, copy = rig.folder / "b.txt.swp", rig.folder / "copy"
+    other = [str(nvim()), "--headless", "--clean", "--cmd", f"set directory={rig.folder}", str(path)]
     commands = ["+normal! x", "+preserve", f"+call system('cp {swap} {copy}')", "+qa!"]
     await (await asyncio.create_subprocess_exec(*other, *commands)).wait()
     copy.rename(swap)
-    await desk.person.lua("vim.o.directory, vim.o.updatecount, vim.o.swapfile = ..., 200, true", str(desk.folder))
-    opened = await desk.editor.open_file(OpenRequest(str(path), focus=False))
+    await rig.person.lua("vim.o.directory, vim.o.updatecount, vim.o.swapfile = ..., 200, true", str(rig.folder))
+    opened = await rig.editor.open_file(OpenRequest(str(path), focus=False))
     assert opened.line_count == 1
-    assert await desk.person.lua("return vim.bo[vim.fn.bufnr('b.txt')].readonly") is True
-    assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
+    assert await rig.person.lua("return vim.bo[vim.fn.bufnr('b.txt')].readonly") is True
+    assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
 @pytest.mark.parametrize("name", ["absent.txt", "."])
-async def test_what_is_no_file_is_refused_and_nothing_opens(desk: Desk, name: str) -> None:
-    await desk.opened("a.txt", OLD)
-    before = await desk.picture()
+async def test_what_is_no_file_is_refused_and_nothing_opens(rig: Workstation, name: str) -> None:
+    await rig.opened("a.txt", OLD)
+    before = await rig.picture()
     with pytest.raises(UnusableFile, match="Nothing was opened"):
-        await desk.editor.open_file(OpenRequest(str(desk.folder / name)))
-    assert await desk.picture() == before
+        await rig.editor.open_file(OpenRequest(str(rig.folder / name)))
+    assert await rig.picture() == before
 
 
 # After the agent has written
 
 
-async def accepted(desk: Desk, path: Path, old: str, new: str, *, id: str = "1") -> None:
-    await desk.shows(proposal(path, old, new, id=id))
-    await desk.person.types(":w<CR>")
-    await desk.decided()
+async def accepted(rig: Workstation, path: Path, old: str, new: str, *, id: str = "1") -> None:
+    await rig.shows(proposal(path, old, new, id=id))
+    await rig.person.types(":w<CR>")
+    await rig.decided()
     path.write_text(new)
 
 
-async def test_an_unmodified_buffer_shows_what_was_written_and_nothing_else_moves(desk: Desk) -> None:
+async def test_an_unmodified_buffer_shows_what_was_written_and_nothing_else_moves(rig: Workstation) -> None:
     text = "".join(f"line {number}\n" for number in range(100))
-    path = await desk.opened("a.txt", text)
-    await desk.person.types(":20,30fold<CR>60Gzt3l<C-w>s<C-w>k5G")
-    before = await desk.picture()
+    path = await rig.opened("a.txt", text)
+    await rig.person.types(":20,30fold<CR>60Gzt3l<C-w>s<C-w>k5G")
+    before = await rig.picture()
     new = text.replace("line 70\n", "line seventy\n")
-    await accepted(desk, path, text, new)
-    await desk.editor.written(str(path), new, "1")
-    assert await desk.person.lines() == new.splitlines()
-    assert await desk.editor.unsaved_text(str(path)) is None
-    assert await desk.picture() == before
-    assert await desk.person.lua("return vim.fn.foldclosed(25)") == 20
-    assert await desk.person.messages() == ""
-    await desk.person.types("u")
-    assert await desk.person.lines() == text.splitlines()
+    await accepted(rig, path, text, new)
+    await rig.editor.written(str(path), new, "1")
+    assert await rig.person.lines() == new.splitlines()
+    assert await rig.editor.unsaved_text(str(path)) is None
+    assert await rig.picture() == before
+    assert await rig.person.lua("return vim.fn.foldclosed(25)") == 20
+    assert await rig.person.messages() == ""
+    await rig.person.types("u")
+    assert await rig.person.lines() == text.splitlines()
 
 
-async def test_the_text_of_before_can_be_had_back_however_long(desk: Desk) -> None:
+async def test_the_text_of_before_can_be_had_back_however_long(rig: Workstation) -> None:
     old, new = "old\n" * 20_000, "new\n" * 20_000
-    path = await desk.opened("a.txt", old)
+    path = await rig.opened("a.txt", old)
     path.write_text(new)
-    await desk.editor.written(str(path), new, "")
-    assert (await desk.person.lines())[-1] == "new"
-    await desk.person.types("u")
-    assert (await desk.person.lines())[-1] == "old"
-    assert await desk.person.lua("return vim.o.undoreload") == 10_000
+    await rig.editor.written(str(path), new, "")
+    assert (await rig.person.lines())[-1] == "new"
+    await rig.person.types("u")
+    assert (await rig.person.lines())[-1] == "old"
+    assert await rig.person.lua("return vim.o.undoreload") == 10_000
 
 
-async def test_unsaved_work_that_was_part_of_the_proposal_gives_way_and_can_be_undone(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.person.types("ggOmine<Esc>")
-    await accepted(desk, path, "mine\n" + OLD, "mine\n" + NEW)
-    await desk.editor.written(str(path), "mine\n" + NEW, "1")
-    assert await desk.person.lines() == ("mine\n" + NEW).splitlines()
-    assert await desk.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
-    await desk.person.types("G0x:w<CR>")
-    await desk.quiet()
+async def test_unsaved_work_that_was_part_of_the_proposal_gives_way_and_can_be_undone(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.person.types("ggOmine<Esc>")
+    await accepted(rig, path, "mine\n" + OLD, "mine\n" + NEW)
+    await rig.editor.written(str(path), "mine\n" + NEW, "1")
+    assert await rig.person.lines() == ("mine\n" + NEW).splitlines()
+    assert await rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
+    await rig.person.types("G0x:w<CR>")
+    await rig.quiet()
     assert path.read_text() == "mine\none\nTWO\nhree\n"
-    assert "W1" not in await desk.person.messages()
-    await desk.person.types("uu")
-    assert await desk.person.lines() == ("mine\n" + OLD).splitlines()
+    assert "W1" not in await rig.person.messages()
+    await rig.person.types("uu")
+    assert await rig.person.lines() == ("mine\n" + OLD).splitlines()
 
 
 @pytest.mark.parametrize("proposal_id", ["1", ""])
-async def test_work_that_came_after_the_proposal_is_left_alone(desk: Desk, proposal_id: str) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await accepted(desk, path, OLD, NEW)
-    await desk.person.types("ggOlater<Esc>")
-    await desk.editor.written(str(path), NEW, proposal_id)
-    assert await desk.editor.unsaved_text(str(path)) == "later\n" + OLD
-    assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
+async def test_work_that_came_after_the_proposal_is_left_alone(rig: Workstation, proposal_id: str) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await accepted(rig, path, OLD, NEW)
+    await rig.person.types("ggOlater<Esc>")
+    await rig.editor.written(str(path), NEW, proposal_id)
+    assert await rig.editor.unsaved_text(str(path)) == "later\n" + OLD
+    assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
-async def test_a_new_file_that_the_agent_wrote_appears_in_its_open_buffer(desk: Desk) -> None:
-    path = desk.folder / "new.c"
-    await desk.person.edits(path)
-    await accepted(desk, path, "", "import os\n")
-    await desk.editor.written(str(path), "import os\n", "1")
-    assert await desk.person.lines() == ["import os"]
-    assert await desk.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
-    assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
-    await desk.person.types("Ax<Esc>:w<CR>")
-    await desk.quiet()
+async def test_a_new_file_that_the_agent_wrote_appears_in_its_open_buffer(rig: Workstation) -> None:
+    path = rig.folder / "new.c"
+    await rig.person.edits(path)
+    await accepted(rig, path, "", "import os\n")
+    await rig.editor.written(str(path), "import os\n", "1")
+    assert await rig.person.lines() == ["import os"]
+    assert await rig.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
+    assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
+    await rig.person.types("Ax<Esc>:w<CR>")
+    await rig.quiet()
     assert path.read_text() == "import osx\n"
-    assert "W1" not in await desk.person.messages()
+    assert "W1" not in await rig.person.messages()
 
 
-async def test_a_file_that_is_not_open_stays_so(desk: Desk) -> None:
-    path = desk.file("a.txt", NEW)
-    before = await desk.picture()
-    await desk.editor.written(str(path), NEW, "1")
-    assert await desk.picture() == before
+async def test_a_file_that_is_not_open_stays_so(rig: Workstation) -> None:
+    path = rig.file("a.txt", NEW)
+    before = await rig.picture()
+    await rig.editor.written(str(path), NEW, "1")
+    assert await rig.picture() == before
 
 
 @pytest.mark.parametrize("autoread", [True, False])
-async def test_the_option_that_rereads_files_is_as_it_was(desk: Desk, autoread: bool) -> None:
-    await desk.person.lua("vim.o.autoread = ...", autoread)
-    path = await desk.opened("a.txt", OLD)
-    local = await desk.person.lua("return vim.fn.execute('setlocal autoread?')")
-    await accepted(desk, path, OLD, NEW)
-    await desk.editor.written(str(path), NEW, "1")
-    assert await desk.person.lines() == NEW.splitlines()
-    assert await desk.person.lua("return vim.o.autoread") is autoread
-    assert await desk.person.lua("return vim.fn.execute('setlocal autoread?')") == local
+async def test_the_option_that_rereads_files_is_as_it_was(rig: Workstation, autoread: bool) -> None:
+    await rig.person.lua("vim.o.autoread = ...", autoread)
+    path = await rig.opened("a.txt", OLD)
+    local = await rig.person.lua("return vim.fn.execute('setlocal autoread?')")
+    await accepted(rig, path, OLD, NEW)
+    await rig.editor.written(str(path), NEW, "1")
+    assert await rig.person.lines() == NEW.splitlines()
+    assert await rig.person.lua("return vim.o.autoread") is autoread
+    assert await rig.person.lua("return vim.fn.execute('setlocal autoread?')") == local
     path.write_text("again\n")
     os.utime(path, (2_000_000_000, 2_000_000_000))
-    await desk.person.lua("vim.cmd('autocmd FileChangedShell * let g:asked = 1')")
-    await desk.person.types(":checktime<CR>")
-    await desk.quiet()
-    assert await desk.person.lua("return vim.g.asked == 1") is not autoread
+    await rig.person.lua("vim.cmd('autocmd FileChangedShell * let g:asked = 1')")
+    await rig.person.types(":checktime<CR>")
+    await rig.quiet()
+    assert await rig.person.lua("return vim.g.asked == 1") is not autoread
 
 
 # Diagnostics
@@ -419,10 +417,10 @@ vim.diagnostic.set(namespace, buffer, {
 """
 
 
-async def test_diagnostics_count_columns_in_utf_16(desk: Desk) -> None:
-    path = await desk.opened("a.txt", "one\nthr\u00e9e \U0001f600x\n\n\tfour\n")
-    await desk.person.lua(PROBLEMS)
-    (found,) = await desk.editor.diagnostics(str(path))
+async def test_diagnostics_count_columns_in_utf_16(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", "one\nthr\u00e9e \U0001f600x\n\n\tfour\n")
+    await rig.person.lua(PROBLEMS)
+    (found,) = await rig.editor.diagnostics(str(path))
     assert found.path == str(path)
     bad, hint = found.diagnostics
     assert (bad.message, bad.severity, bad.source, bad.code) == ("bad", "Error", "lint", "7")
@@ -432,24 +430,24 @@ async def test_diagnostics_count_columns_in_utf_16(desk: Desk) -> None:
     assert (hint.range.start.line, hint.range.start.character) == (3, 5)
 
 
-async def test_a_file_without_problems_has_an_empty_entry_and_all_files_only_those_with_some(desk: Desk) -> None:
-    first = await desk.opened("a.txt", "one\ntwo\n\n\tfour\n")
-    await desk.person.lua(PROBLEMS)
-    second = await desk.opened("b.txt", OLD)
-    assert [(file.path, file.diagnostics) for file in await desk.editor.diagnostics(str(second))] == [(str(second), ())]
-    assert [(file.path, file.diagnostics) for file in await desk.editor.diagnostics("/absent")] == [("/absent", ())]
-    assert [file.path for file in await desk.editor.diagnostics(None)] == [str(first)]
+async def test_a_file_without_problems_has_an_empty_entry_and_all_files_only_those_with_some(rig: Workstation) -> None:
+    first = await rig.opened("a.txt", "one\ntwo\n\n\tfour\n")
+    await rig.person.lua(PROBLEMS)
+    second = await rig.opened("b.txt", OLD)
+    assert [(file.path, file.diagnostics) for file in await rig.editor.diagnostics(str(second))] == [(str(second), ())]
+    assert [(file.path, file.diagnostics) for file in await rig.editor.diagnostics("/absent")] == [("/absent", ())]
+    assert [file.path for file in await rig.editor.diagnostics(None)] == [str(first)]
 
 
-async def test_thousands_of_problems_are_cut(desk: Desk) -> None:
-    await desk.opened("a.txt", "one\n" * 3_000)
-    await desk.person.lua(
+async def test_thousands_of_problems_are_cut(rig: Workstation) -> None:
+    await rig.opened("a.txt", "one\n" * 3_000)
+    await rig.person.lua(
         """
         local list = {}
         for line = 0, 2999 do list[#list + 1] = { lnum = line, col = 0, message = 'm', severity = 2 } end
         vim.diagnostic.set(vim.api.nvim_create_namespace('test'), 0, list)
         """
     )
-    (found,) = await desk.editor.diagnostics(None)
+    (found,) = await rig.editor.diagnostics(None)
     assert len(found.diagnostics) == 1_000
     assert found.diagnostics[0].severity == "Warning"

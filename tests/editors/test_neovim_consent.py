@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.nvim.rig import Desk, proposal, settled
+from tests.nvim.rig import Workstation, proposal, settled
 
 OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\nfour\n"
@@ -45,14 +45,14 @@ AUTOSAVES = {
 }
 
 
-async def shown(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
+async def shown(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
 
 
-async def is_undecided(desk: Desk) -> bool:
-    await desk.quiet()
-    return not desk.decisions and await desk.person.lua("return #require('drawbridge.review').pending()") == 1
+async def is_undecided(rig: Workstation) -> bool:
+    await rig.quiet()
+    return not rig.decisions and await rig.person.lua("return #require('drawbridge.review').pending()") == 1
 
 
 OWN_WRITES = [
@@ -74,27 +74,27 @@ OWN_WRITES = [
 
 
 @pytest.mark.parametrize("edit", [False, True], ids=["as proposed", "edited"])
-async def test_a_write_of_the_person_accepts(desk: Desk, edit: bool) -> None:
-    await desk.person.lua(MAPPINGS)
+async def test_a_write_of_the_person_accepts(rig: Workstation, edit: bool) -> None:
+    await rig.person.lua(MAPPINGS)
     for keys in OWN_WRITES:
-        await shown(desk)
+        await shown(rig)
         if edit:
-            await desk.person.types("ggcwONE<Esc>")
-        await desk.person.types(keys)
-        assert await desk.decided() == Accepted(EDITED if edit else NEW), keys
-        await desk.person.types("<Esc>")
-        assert "E" not in await desk.person.messages(), keys
+            await rig.person.types("ggcwONE<Esc>")
+        await rig.person.types(keys)
+        assert await rig.decided() == Accepted(EDITED if edit else NEW), keys
+        await rig.person.types("<Esc>")
+        assert "E" not in await rig.person.messages(), keys
 
 
-async def test_a_mapping_that_runs_the_command_at_once_accepts_where_neovim_tells_the_keys(desk: Desk) -> None:
-    await shown(desk)
-    await desk.person.lua(MAPPINGS)
-    await desk.person.types("<Space>c")
-    if await desk.person.lua("return vim.fn.has('nvim-0.10') == 1"):
-        assert await desk.decided() == Accepted(NEW)
+async def test_a_mapping_that_runs_the_command_at_once_accepts_where_neovim_tells_the_keys(rig: Workstation) -> None:
+    await shown(rig)
+    await rig.person.lua(MAPPINGS)
+    await rig.person.types("<Space>c")
+    if await rig.person.lua("return vim.fn.has('nvim-0.10') == 1"):
+        assert await rig.decided() == Accepted(NEW)
     else:
-        assert await is_undecided(desk)
-        assert ":DrawbridgeAccept" in await desk.person.messages()
+        assert await is_undecided(rig)
+        assert ":DrawbridgeAccept" in await rig.person.messages()
 
 
 OTHER_WRITES = [
@@ -110,82 +110,82 @@ OTHER_WRITES = [
 ]
 
 
-async def test_another_kind_of_write_does_not_and_says_how(desk: Desk) -> None:
-    await desk.person.lua(MAPPINGS)
-    await shown(desk)
-    await desk.person.types("ggcwONE<Esc>")
+async def test_another_kind_of_write_does_not_and_says_how(rig: Workstation) -> None:
+    await rig.person.lua(MAPPINGS)
+    await shown(rig)
+    await rig.person.types("ggcwONE<Esc>")
     for keys in OTHER_WRITES:
-        await desk.person.types(":messages clear<CR>" + keys)
-        assert await is_undecided(desk), keys
-        assert ":DrawbridgeAccept" in await desk.person.messages(), keys
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted(EDITED)
+        await rig.person.types(":messages clear<CR>" + keys)
+        assert await is_undecided(rig), keys
+        assert ":DrawbridgeAccept" in await rig.person.messages(), keys
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(EDITED)
 
 
 @pytest.mark.parametrize("kind", AUTOSAVES)
-async def test_a_save_by_a_plugin_is_no_consent(desk: Desk, kind: str) -> None:
-    await desk.person.lua(AUTOSAVES[kind])
-    await shown(desk)
-    await desk.person.types("ggcwONE<Esc>")
-    await desk.person.types("j0x")
-    await desk.person.until("return vim.fn.getline(2) == 'WO'")
-    await desk.person.lua("vim.cmd('doautocmd TextChanged')")
-    assert await is_undecided(desk)
-    assert (await desk.person.messages()).count("DrawbridgeAccept") <= 1
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted("ONE\nWO\nthree\nfour\n")
+async def test_a_save_by_a_plugin_is_no_consent(rig: Workstation, kind: str) -> None:
+    await rig.person.lua(AUTOSAVES[kind])
+    await shown(rig)
+    await rig.person.types("ggcwONE<Esc>")
+    await rig.person.types("j0x")
+    await rig.person.until("return vim.fn.getline(2) == 'WO'")
+    await rig.person.lua("vim.cmd('doautocmd TextChanged')")
+    assert await is_undecided(rig)
+    assert (await rig.person.messages()).count("DrawbridgeAccept") <= 1
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted("ONE\nWO\nthree\nfour\n")
 
 
-async def test_another_programs_write_is_no_consent(desk: Desk) -> None:
-    await shown(desk)
-    await desk.person.call("nvim_command", "write")
-    assert await is_undecided(desk)
+async def test_another_programs_write_is_no_consent(rig: Workstation) -> None:
+    await shown(rig)
+    await rig.person.call("nvim_command", "write")
+    assert await is_undecided(rig)
 
 
-async def test_a_write_in_the_other_window_is_of_the_file_not_of_the_proposal(desk: Desk) -> None:
-    await shown(desk)
-    await desk.person.types("<C-w>hggOmine<Esc>:w<CR>")
-    assert await is_undecided(desk)
-    assert (desk.folder / "hello.txt").read_text() == "mine\n" + OLD
+async def test_a_write_in_the_other_window_is_of_the_file_not_of_the_proposal(rig: Workstation) -> None:
+    await shown(rig)
+    await rig.person.types("<C-w>hggOmine<Esc>:w<CR>")
+    assert await is_undecided(rig)
+    assert (rig.folder / "hello.txt").read_text() == "mine\n" + OLD
 
 
-async def test_a_copy_written_elsewhere_is_a_copy(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.shows(proposal(path, OLD, "no newline\r\nat the end"))
-    await desk.person.types(f":w {desk.folder}/copy.txt<CR>")
-    assert await is_undecided(desk)
-    assert (desk.folder / "copy.txt").read_bytes() == b"no newline\r\nat the end"
+async def test_a_copy_written_elsewhere_is_a_copy(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.shows(proposal(path, OLD, "no newline\r\nat the end"))
+    await rig.person.types(f":w {rig.folder}/copy.txt<CR>")
+    assert await is_undecided(rig)
+    assert (rig.folder / "copy.txt").read_bytes() == b"no newline\r\nat the end"
 
 
-async def test_write_can_be_switched_off(desk: Desk) -> None:
-    await desk.options("{ allow_w_to_accept = false }")
-    await shown(desk)
+async def test_write_can_be_switched_off(rig: Workstation) -> None:
+    await rig.options("{ allow_w_to_accept = false }")
+    await shown(rig)
     for keys in (":w<CR>", ":up<CR>"):
-        await desk.person.types(keys)
-        assert await is_undecided(desk)
-        assert ":DrawbridgeAccept does" in await desk.person.messages()
-    await desk.person.lua("require('drawbridge.review').accept()")
-    assert await desk.decided() == Accepted(NEW)
+        await rig.person.types(keys)
+        assert await is_undecided(rig)
+        assert ":DrawbridgeAccept does" in await rig.person.messages()
+    await rig.person.lua("require('drawbridge.review').accept()")
+    assert await rig.decided() == Accepted(NEW)
 
 
-async def test_leaving_with_write_switched_off_rejects(desk: Desk) -> None:
-    await desk.options("{ allow_w_to_accept = false }")
-    await shown(desk)
-    await desk.person.types("ZZ")
-    assert await desk.decided() == Rejected()
+async def test_leaving_with_write_switched_off_rejects(rig: Workstation) -> None:
+    await rig.options("{ allow_w_to_accept = false }")
+    await shown(rig)
+    await rig.person.types("ZZ")
+    assert await rig.decided() == Rejected()
 
 
-async def test_an_abandoned_command_line_is_no_consent(desk: Desk) -> None:
-    await shown(desk)
-    await desk.person.types(":w<Esc>")
-    await desk.person.types(":q<CR>")
-    assert await desk.decided() == Rejected()
+async def test_an_abandoned_command_line_is_no_consent(rig: Workstation) -> None:
+    await shown(rig)
+    await rig.person.types(":w<Esc>")
+    await rig.person.types(":q<CR>")
+    assert await rig.decided() == Rejected()
 
 
-async def test_a_write_meant_for_another_file_does_not_accept_a_view_that_comes_later(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.person.types("x:w<CR>")
+async def test_a_write_meant_for_another_file_does_not_accept_a_view_that_comes_later(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.person.types("x:w<CR>")
     await settled(lambda: path.read_text() != OLD, "the write")
-    await desk.shows(proposal(path, path.read_text(), NEW))
-    await desk.person.types(":q<CR>")
-    assert await desk.decided() == Rejected()
+    await rig.shows(proposal(path, path.read_text(), NEW))
+    await rig.person.types(":q<CR>")
+    assert await rig.decided() == Rejected()

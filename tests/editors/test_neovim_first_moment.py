@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, looks_again, proposes, screen_desk, sees
-from tests.nvim.rig import Desk
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, looks_again, proposes, screen_rig, sees
+from tests.nvim.rig import Workstation
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
+
+HOLD = """
+_G.hrtime, _G.typed = vim.loop.hrtime, 0
+local at = _G.hrtime() + 1e10
+vim.loop.hrtime = function() return at end
+vim.on_key(function() _G.typed = _G.typed + 1 end, vim.api.nvim_create_namespace('typed'))
+"""
+"""The view's first moment lasts until ``GO_ON``, however late the keys come. Neovim counts the keys that it reads."""
+GO_ON = "vim.loop.hrtime = function() return _G.hrtime() + 1e10 end"
 
 ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"
 IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"
@@ -47,9 +56,9 @@ while True:
 after half a second with its text still there, as on a busy machine."""
 
 
-async def in_terminal(desk: Desk, *command: str) -> None:
-    await desk.person.lua("vim.cmd('botright new') vim.fn.termopen(...) vim.cmd('startinsert')", list(command))
-    await desk.person.until(IN_TERMINAL)
+async def in_terminal(rig: Workstation, *command: str) -> None:
+    await rig.person.lua("vim.cmd('botright new') vim.fn.termopen(...) vim.cmd('startinsert')", list(command))
+    await rig.person.until(IN_TERMINAL)
 
 
 async def types(pane: Pane, words: str) -> None:
@@ -62,33 +71,33 @@ async def presses(pane: Pane, key: str) -> None:
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await in_terminal(desk, sys.executable, "-c", BOX)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await in_terminal(rig, sys.executable, "-c", BOX)
         await sees(pane, "for help")
         await types(pane, "and then")
         await sees(pane, "❯ and then")
-        await proposes(desk)
+        await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
         await presses(pane, "C-d")
         await sees(pane, "Do you want")
-        await looks_again(desk)  # nothing is to happen, though the box is out of sight and no key is typed
-        assert await desk.person.lua(SHOWN) is False
-        assert await desk.person.lua(ON_SCREEN) is False
+        await looks_again(rig)  # nothing is to happen, though the box is out of sight and no key is typed
+        assert await rig.person.lua(SHOWN) is False
+        assert await rig.person.lua(ON_SCREEN) is False
         await presses(pane, "C-d")
         await types(pane, " stop")
         await sees(pane, "❯ and then stop")
         await presses(pane, "Enter")
-        await desk.person.until(SHOWN)
-        assert await desk.person.lines() == NEW.splitlines()
+        await rig.person.until(SHOWN)
+        assert await rig.person.lines() == NEW.splitlines()
         await types(pane, ":w")
         await presses(pane, "Enter")
-        assert await desk.decided() == Accepted(NEW)
+        assert await rig.decided() == Accepted(NEW)
 
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await in_terminal(desk, sys.executable, "-c", BOX)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await in_terminal(rig, sys.executable, "-c", BOX)
         await sees(pane, "for help")
         await types(pane, "go")
         await sees(pane, "❯ go")
@@ -98,79 +107,99 @@ async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: P
         await sees(pane, "Do you want")
         await types(pane, "1")
         await sees(pane, "pressed: 1")  # a key that Neovim has not read yet would be one for the view
-        await proposes(desk)
-        await desk.person.until(SHOWN)
+        await proposes(rig)
+        await rig.person.until(SHOWN)
 
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_prompt_that_was_sent_is_not_half_a_prompt(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await in_terminal(desk, sys.executable, "-c", BOX)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await in_terminal(rig, sys.executable, "-c", BOX)
         await sees(pane, "for help")
         await types(pane, "slowly")
         await sees(pane, "❯ slowly")
         await presses(pane, "Enter")
         await sees(pane, "Do you want")
-        await proposes(desk)
-        await desk.person.until(SHOWN)
+        await proposes(rig)
+        await rig.person.until(SHOWN)
 
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_leaving_the_terminal_opens_a_waiting_proposal(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await in_terminal(desk, "cat")
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await in_terminal(rig, "cat")
         await types(pane, "half a")
-        await proposes(desk)
+        await sees(pane, "half a")
+        await proposes(rig)
         await sees(pane, r"Ctrl-\\ Ctrl-N opens it")
         await presses(pane, "C-\\")
         await presses(pane, "C-n")
-        await desk.person.until(SHOWN)
+        await rig.person.until(SHOWN)
 
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_terminal_gets_the_first_keys(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await desk.options("{ idle_ms = 500 }")
-        await in_terminal(desk, "cat")
-        await proposes(desk)
-        await desk.person.until(ON_SCREEN)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options("{ idle_ms = 500 }")
+        await in_terminal(rig, "cat")
+        await rig.person.lua(HOLD)
+        await proposes(rig)
+        await rig.person.until(ON_SCREEN)
         await types(pane, "dd undo :w ü")
-        await desk.person.until(IN_TERMINAL)
+        await rig.person.until(IN_TERMINAL)
         await sees(pane, "dd undo :w ü", r"proposes a change to hello\.txt")
-        assert desk.decisions == []
+        assert rig.decisions == []
+        await rig.person.lua(GO_ON)
         await presses(pane, "Enter")
-        await desk.person.until(SHOWN)
-        assert await desk.person.lines() == NEW.splitlines()
+        await rig.person.until(SHOWN)
+        assert await rig.person.lines() == NEW.splitlines()
         await types(pane, ":w")
         await presses(pane, "Enter")
-        assert await desk.decided() == Accepted(NEW)
-        await desk.person.until(IN_TERMINAL)
+        assert await rig.decided() == Accepted(NEW)
+        await rig.person.until(IN_TERMINAL)
 
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("keys", [":w\r", ":q!\r", "ZZ", "ZQ", "dd", "iwords", ":%d\r:w\r"])
 async def test_the_first_keys_change_and_decide_nothing(program: Path, tmp_path: Path, keys: str) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await desk.options("{ idle_ms = 500 }")
-        await proposes(desk)
-        await desk.person.until(ON_SCREEN)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options("{ idle_ms = 500 }")
+        await rig.person.lua(HOLD)
+        await proposes(rig)
+        await rig.person.until(ON_SCREEN)
         await types(pane, keys)
-        await desk.person.until(SHOWN)
-        assert desk.decisions == []
-        assert await desk.person.lines() == NEW.splitlines()
-        assert (await desk.person.call("nvim_get_mode"))["mode"] == "n"
-        assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1, '$')") == OLD.splitlines()
+        await rig.person.until(f"return _G.typed >= {len(keys)}")
+        await rig.person.lua(GO_ON)
+        await rig.person.until(SHOWN)
+        assert rig.decisions == []
+        assert await rig.person.lines() == NEW.splitlines()
+        assert (await rig.person.call("nvim_get_mode"))["mode"] == "n"
+        assert await rig.person.lua("return vim.fn.getbufline('hello.txt', 1, '$')") == OLD.splitlines()
         await types(pane, ":q\r")
-        assert await desk.decided() == Rejected()
+        assert await rig.decided() == Rejected()
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_the_status_tells_when_keys_are_ignored(program: Path, tmp_path: Path) -> None:
+    ignores_keys = "require('drawbridge').status().ignores_keys"
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options("{ idle_ms = 500 }")
+        assert await rig.person.lua(f"return {ignores_keys}") is False
+        await rig.person.lua(f"vim.cmd([[autocmd User DrawbridgeDiffOpened lua vim.g.ignored = {ignores_keys}]])")
+        await proposes(rig)
+        await rig.person.until(f"return vim.g.ignored ~= nil and not {ignores_keys}")
+        assert await rig.person.lua("return vim.g.ignored") is True
+        await types(pane, ":w\r")
+        assert await rig.decided() == Accepted(NEW)
 
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_view_may_be_withdrawn_in_its_first_moment(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, _):
-        await desk.options("{ idle_ms = 500 }")
-        await proposes(desk)
-        await desk.person.until(ON_SCREEN)
-        await desk.editor.withdraw("1")
-        await desk.person.until("return #vim.api.nvim_list_tabpages() == 1")
-        await desk.person.types("x")
-        await desk.person.until("return vim.fn.getline(1) == 'ne'")
+    async with screen_rig(program, tmp_path) as (rig, _):
+        await rig.options("{ idle_ms = 500 }")
+        await proposes(rig)
+        await rig.person.until(ON_SCREEN)
+        await rig.editor.withdraw("1")
+        await rig.person.until("return #vim.api.nvim_list_tabpages() == 1")
+        await rig.person.types("x")
+        await rig.person.until("return vim.fn.getline(1) == 'ne'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -14,9 +15,10 @@ from drawbridge.core.errors import EditorHung
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import Accepted, Rejected
-from tests.nvim.rig import Desk, on_screen, proposal
+from tests.nvim.rig import Workstation, on_screen, proposal
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
+from tests.waiting import PATIENCE
 
 OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\nfour\n"
@@ -25,27 +27,27 @@ NOTICE = r"Claude Code proposes a change to hello\.txt \(\+2 −1\)"
 
 SHOWN = "return require('drawbridge.review').pending()[1].shown"
 
-ScreenDesk = tuple[Desk, Pane]
-OpenScreen = Callable[[], AbstractAsyncContextManager[ScreenDesk]]
+ScreenRig = tuple[Workstation, Pane]
+OpenScreen = Callable[[], AbstractAsyncContextManager[ScreenRig]]
 
 
 @pytest.fixture(params=each_nvim())
-async def screen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ScreenDesk]:
+async def screen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ScreenRig]:
     """A Neovim on a terminal with a bridge at it and a file in front."""
-    async with screen_desk(request.param, tmp_path) as made:
+    async with screen_rig(request.param, tmp_path) as made:
         yield made
 
 
 @asynccontextmanager
-async def screen_desk(program: Path, folder: Path) -> AsyncIterator[ScreenDesk]:
+async def screen_rig(program: Path, folder: Path) -> AsyncIterator[ScreenRig]:
     path = folder / "hello.txt"
     path.write_text(OLD)
     async with on_screen(program, str(path), cwd=folder, rows=20, columns=90) as (person, pane):
         editor = await Neovim.connect(person.address)
-        desk = Desk(person, editor, folder)
-        await editor.start(desk.events.append)
-        await desk.options("{ idle_ms = 70 }")
-        yield desk, pane
+        rig = Workstation(person, editor, folder)
+        await editor.start(rig.events.append)
+        await rig.options("{ idle_ms = 70 }")
+        yield rig, pane
         await editor.close()
 
 
@@ -64,30 +66,31 @@ end
 """
 
 
-async def looks_again(desk: Desk) -> None:
+async def looks_again(rig: Workstation) -> None:
     """Returns once Neovim has looked several times more whether a waiting proposal may come in front of the person."""
-    await desk.person.lua(COUNT_LOOKS)
-    await desk.person.until("return _G.looks >= 4")
+    await rig.person.lua(COUNT_LOOKS)
+    await rig.person.until("return _G.looks >= 4")
 
 
-async def is_received(desk: Desk) -> None:
+async def is_received(rig: Workstation) -> None:
     """Returns once Neovim has what the bridge has sent so far: it answers this call at once, whatever it waits for."""
     await asyncio.sleep(0)
-    await desk.editor._session.call("nvim_get_mode")
+    await rig.editor._session.call("nvim_get_mode")
 
 
-async def proposes(desk: Desk) -> None:
-    await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, NEW))
+async def proposes(rig: Workstation) -> None:
+    await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, NEW))
 
 
-async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await proposes(desk)
+async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await proposes(rig)
     await sees(pane, r"Claude Code proposes  \+2 −1|Proposed  \+2 −1", r":w accepts · :q rejects", "TWO", "two")
-    assert "E" not in await desk.person.messages()
-    await desk.person.until(SHOWN)
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted(NEW)
+    # E1568 is Neovim's own: on a busy machine tmux does not tell its colours in time.
+    assert re.findall(r"\bE(?!1568:)\d*:", await rig.person.messages()) == []
+    await rig.person.until(SHOWN)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(NEW)
 
 
 @pytest.mark.parametrize(
@@ -105,83 +108,83 @@ async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenDesk) -> N
     ],
 )
 async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
-    screen: ScreenDesk, busy: str, more: str, done: str, text: str
+    screen: ScreenRig, busy: str, more: str, done: str, text: str
 ) -> None:
-    desk, pane = screen
-    await desk.person.types(busy)
-    showing = asyncio.create_task(proposes(desk))
+    rig, pane = screen
+    await rig.person.types(busy)
+    showing = asyncio.create_task(proposes(rig))
     if busy not in ('"', "r", "d"):
         # Where Neovim waits for the second half of a command it takes no call at all.
         await showing
-        await looks_again(desk)
+        await looks_again(rig)
     else:
-        await is_received(desk)
+        await is_received(rig)
     if busy not in ('"', "r", "d", ":s/one/x"):
         # While it previews a substitution it draws nothing else.
         await sees(pane, NOTICE, ":DrawbridgeReview opens it")
-    await desk.person.types(more + done)
+    await rig.person.types(more + done)
     await showing
-    assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]
-    await desk.person.until(SHOWN)
+    assert await rig.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]
+    await rig.person.until(SHOWN)
     await asyncio.to_thread(pane.wait_until_gone, NOTICE)
 
 
-async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: ScreenDesk) -> None:
-    desk, _ = screen
-    await desk.options("{ idle_ms = 300 }")
-    await desk.person.types("j")
-    await proposes(desk)
+async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: ScreenRig) -> None:
+    rig, _ = screen
+    await rig.options("{ idle_ms = 300 }")
+    await rig.person.types("j")
+    await proposes(rig)
     for _ in range(8):
-        await desk.person.types("jk")
+        await rig.person.types("jk")
         await asyncio.sleep(0.05)
-        assert await desk.person.lua(SHOWN) is False
-    await desk.person.until(SHOWN)
+        assert await rig.person.lua(SHOWN) is False
+    await rig.person.until(SHOWN)
 
 
-async def test_review_opens_what_waits_at_once(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await desk.options("{ idle_ms = 60000 }")
-    await desk.person.types("j")
-    await proposes(desk)
+async def test_review_opens_what_waits_at_once(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.options("{ idle_ms = 60000 }")
+    await rig.person.types("j")
+    await proposes(rig)
     await sees(pane, NOTICE)
-    await desk.person.lua("require('drawbridge.review').open()")
-    await desk.person.until(SHOWN)
+    await rig.person.lua("require('drawbridge.review').open()")
+    await rig.person.until(SHOWN)
     await asyncio.to_thread(pane.wait_until_gone, NOTICE)
-    await desk.person.types(":q<CR>")
-    assert await desk.decided() == Rejected()
+    await rig.person.types(":q<CR>")
+    assert await rig.decided() == Rejected()
 
 
-async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await desk.person.types("i")
-    await proposes(desk)
+async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.person.types("i")
+    await proposes(rig)
     await sees(pane, NOTICE)
-    window = await desk.person.lua("return vim.api.nvim_get_current_win()")
-    await desk.person.types("<C-o><C-w>w")
-    assert await desk.person.lua("return vim.api.nvim_get_current_win()") == window
-    await desk.editor.withdraw("1")
+    window = await rig.person.lua("return vim.api.nvim_get_current_win()")
+    await rig.person.types("<C-o><C-w>w")
+    assert await rig.person.lua("return vim.api.nvim_get_current_win()") == window
+    await rig.editor.withdraw("1")
     await asyncio.to_thread(pane.wait_until_gone, NOTICE)
-    assert await desk.person.lua("return #vim.api.nvim_list_wins()") == 1
+    assert await rig.person.lua("return #vim.api.nvim_list_wins()") == 1
 
 
-async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await desk.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
-    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+async def test_from_a_terminal_and_back_into_it(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
+    await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
     await asyncio.to_thread(pane.type, "before")
     await asyncio.to_thread(pane.press, "Enter")
     await sees(pane, r"before\s+before")
-    before = await desk.picture()
-    await proposes(desk)
-    await desk.person.until(SHOWN)
-    await desk.person.until("return vim.api.nvim_get_mode().mode == 'n'")
+    before = await rig.picture()
+    await proposes(rig)
+    await rig.person.until(SHOWN)
+    await rig.person.until("return vim.api.nvim_get_mode().mode == 'n'")
     await asyncio.to_thread(pane.type, ":w")
     await asyncio.to_thread(pane.press, "Enter")
-    assert await desk.decided() == Accepted(NEW)
-    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    assert await rig.decided() == Accepted(NEW)
+    await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
     await asyncio.to_thread(pane.type, "after")
     await sees(pane, r"before\s+before\s+after")
-    after = await desk.picture()
+    after = await rig.picture()
     assert {name for name in after if after[name] != before.get(name)} <= {
         name
         for name in after
@@ -189,28 +192,28 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     }
 
 
-async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await desk.options("{ diff = { layout = 'inline' } }")
-    await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, "two\nthree\n"))
+async def test_removed_lines_above_the_first_are_seen(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.options("{ diff = { layout = 'inline' } }")
+    await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, "two\nthree\n"))
     await sees(pane, r"(?m)^- one *\n +two *\n +three")
-    await desk.person.until(SHOWN)
-    await desk.person.types(":q<CR>")
-    assert await desk.decided() == Rejected()
-    await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, OLD + "four\n"))
+    await rig.person.until(SHOWN)
+    await rig.person.types(":q<CR>")
+    assert await rig.decided() == Rejected()
+    await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, OLD + "four\n"))
     await sees(pane, "four")
-    await desk.person.until(SHOWN)
-    await desk.person.types("ggdd")
-    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^ +one")
+    await rig.person.until(SHOWN)
+    await rig.person.types("ggdd")
+    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^ +one", timeout=PATIENCE)
     await sees(pane, r"(?m)^- one *\n +two *\n +three *\n\+ *four")
 
 
-async def test_notices_one_after_another_ask_for_no_key(screen: ScreenDesk) -> None:
-    desk, pane = screen
+async def test_notices_one_after_another_ask_for_no_key(screen: ScreenRig) -> None:
+    rig, pane = screen
     for number in range(5):
-        await desk.editor.notify(f"Notice {number}\nof several, " + "long " * 40, "warn")
+        await rig.editor.notify(f"Notice {number}\nof several, " + "long " * 40, "warn")
     await sees(pane, "Notice 4 of several")
-    assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
+    assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
 FLOAT = """
@@ -220,72 +223,72 @@ vim.api.nvim_open_win(buffer, true, place)
 """
 
 
-async def test_a_picker_is_not_pushed_aside(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await desk.person.lua(FLOAT)
-    await proposes(desk)
+async def test_a_picker_is_not_pushed_aside(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.person.lua(FLOAT)
+    await proposes(rig)
     await sees(pane, NOTICE)
-    await desk.quiet()
-    assert await desk.person.lua(SHOWN) is False
-    await desk.person.types(":close<CR>")
-    await desk.person.until(SHOWN)
+    await rig.quiet()
+    assert await rig.person.lua(SHOWN) is False
+    await rig.person.types(":close<CR>")
+    await rig.person.until(SHOWN)
 
 
-async def test_from_a_floating_terminal_and_back(screen: ScreenDesk) -> None:
-    desk, _ = screen
-    await desk.person.lua(FLOAT + "vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
-    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
-    before = await desk.picture()
-    await proposes(desk)
-    await desk.person.until(SHOWN)
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted(NEW)
-    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
-    after = await desk.picture()
+async def test_from_a_floating_terminal_and_back(screen: ScreenRig) -> None:
+    rig, _ = screen
+    await rig.person.lua(FLOAT + "vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
+    await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    before = await rig.picture()
+    await proposes(rig)
+    await rig.person.until(SHOWN)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(NEW)
+    await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    after = await rig.picture()
     assert {name for name in after if after[name] != before.get(name)} <= {name for name in after if ".view." in name}
 
 
-async def test_the_notice_is_on_every_tab_page(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    await desk.person.types("i")
-    await proposes(desk)
+async def test_the_notice_is_on_every_tab_page(screen: ScreenRig) -> None:
+    rig, pane = screen
+    await rig.person.types("i")
+    await proposes(rig)
     await sees(pane, NOTICE)
-    await desk.person.types("<C-o>:tabnew<CR>")
+    await rig.person.types("<C-o>:tabnew<CR>")
     await sees(pane, NOTICE, r"\[No Name\]")
 
 
 async def test_a_screen_that_asks_for_enter_hangs_the_call_and_opens_nothing_later(
-    screen: ScreenDesk, monkeypatch: pytest.MonkeyPatch
+    screen: ScreenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, pane = screen
-    before = await desk.picture()
+    rig, pane = screen
+    before = await rig.picture()
     await asyncio.to_thread(pane.type, ":echo 'a\nb'".replace("\n", "'.\"\\n\".'"))
     await asyncio.to_thread(pane.press, "Enter")
     await sees(pane, "Press ENTER")
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.2)
     with pytest.raises(EditorHung, match="Press ENTER"):
-        await proposes(desk)
+        await proposes(rig)
     with pytest.raises(EditorHung):
-        await desk.editor.tabs()
+        await rig.editor.tabs()
     monkeypatch.undo()
     await asyncio.to_thread(pane.press, "Enter")
-    await desk.quiet()
-    assert await desk.picture() == before
-    assert len(await desk.editor.tabs()) == 1
-    await proposes(desk)
-    await desk.person.until(SHOWN)
+    await rig.quiet()
+    assert await rig.picture() == before
+    assert len(await rig.editor.tabs()) == 1
+    await proposes(rig)
+    await rig.person.until(SHOWN)
 
 
-async def test_a_view_that_has_no_room_says_so_and_stays_waiting(screen: ScreenDesk) -> None:
-    desk, pane = screen
-    before: dict[str, Any] = await desk.picture()
-    await desk.person.lua("vim.o.winminwidth, vim.o.winwidth = 60, 60")
-    await proposes(desk)
+async def test_a_view_that_has_no_room_says_so_and_stays_waiting(screen: ScreenRig) -> None:
+    rig, pane = screen
+    before: dict[str, Any] = await rig.picture()
+    await rig.person.lua("vim.o.winminwidth, vim.o.winwidth = 60, 60")
+    await proposes(rig)
     await sees(pane, NOTICE)
-    assert await desk.person.lua(SHOWN) is False
-    assert await desk.picture() != {}
-    await desk.person.lua("vim.o.winwidth, vim.o.winminwidth = 20, 1 require('drawbridge.review').open()")
-    await desk.person.until(SHOWN)
-    await desk.person.types(":q<CR>")
-    assert await desk.decided() == Rejected()
-    assert await desk.picture() == before
+    assert await rig.person.lua(SHOWN) is False
+    assert await rig.picture() != {}
+    await rig.person.lua("vim.o.winwidth, vim.o.winminwidth = 20, 1 require('drawbridge.review').open()")
+    await rig.person.until(SHOWN)
+    await rig.person.types(":q<CR>")
+    assert await rig.decided() == Rejected()
+    assert await rig.picture() == before

@@ -15,7 +15,7 @@ from drawbridge.editors import neovim_marks, neovim_reviews
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import Accepted, Rejected
 from drawbridge.text import hunks
-from tests.nvim.rig import Desk, on_screen, proposal
+from tests.nvim.rig import Workstation, on_screen, proposal
 from tests.programs import each_nvim
 from tests.waiting import PATIENCE
 
@@ -40,11 +40,11 @@ return marks
 """
 
 
-async def marks(desk: Desk) -> dict[str, Any]:
+async def marks(rig: Workstation) -> dict[str, Any]:
     """Added lines, and removed ones by the line that they stand at; from 0."""
     added: set[int] = set()
     removed: dict[int, list[str]] = {}
-    for row, end, lines, *words in await desk.person.lua(MARKS):
+    for row, end, lines, *words in await rig.person.lua(MARKS):
         if words:
             continue
         added |= set(range(row, end))
@@ -53,54 +53,54 @@ async def marks(desk: Desk) -> dict[str, Any]:
     return {"added": sorted(added), "removed": removed}
 
 
-async def shown(desk: Desk, layout: str, old: str = OLD, new: str = NEW) -> Path:
-    await desk.options(f"{{ diff = {{ layout = '{layout}' }} }}")
-    path = await desk.opened("a.txt", old)
-    await desk.shows(proposal(path, old, new))
+async def shown(rig: Workstation, layout: str, old: str = OLD, new: str = NEW) -> Path:
+    await rig.options(f"{{ diff = {{ layout = '{layout}' }} }}")
+    path = await rig.opened("a.txt", old)
+    await rig.shows(proposal(path, old, new))
     return path
 
 
-async def marked(desk: Desk, expected: dict[str, Any]) -> None:
+async def marked(rig: Workstation, expected: dict[str, Any]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while await marks(desk) != expected:
-        assert time.monotonic() < deadline, f"{await marks(desk)} instead of {expected}"
+    while await marks(rig) != expected:
+        assert time.monotonic() < deadline, f"{await marks(rig)} instead of {expected}"
 
 
-async def test_the_inline_view_marks_what_is_added_and_shows_what_is_removed(desk: Desk) -> None:
-    await shown(desk, "inline")
-    assert await marks(desk) == {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}}
+async def test_the_inline_view_marks_what_is_added_and_shows_what_is_removed(rig: Workstation) -> None:
+    await shown(rig, "inline")
+    assert await marks(rig) == {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}}
 
 
-async def test_what_differs_within_a_changed_line_is_marked_by_itself(desk: Desk) -> None:
+async def test_what_differs_within_a_changed_line_is_marked_by_itself(rig: Workstation) -> None:
     await shown(
-        desk, "inline", "let gr\u00f6\u00dfe = 1;\nif a\nkept\n", "let gr\u00f6\u00dfe = 21;\nif (not b or c)\nkept\n"
+        rig, "inline", "let gr\u00f6\u00dfe = 1;\nif a\nkept\n", "let gr\u00f6\u00dfe = 21;\nif (not b or c)\nkept\n"
     )
-    words = [mark[3] for mark in await desk.person.lua(MARKS) if len(mark) > 3]
+    words = [mark[3] for mark in await rig.person.lua(MARKS) if len(mark) > 3]
     assert words == [[14, 15]]
 
 
-async def test_marks_follow_what_the_person_types(desk: Desk) -> None:
-    await shown(desk, "inline")
-    await desk.person.types("ggdd")
-    await marked(desk, {"added": [1, 4], "removed": {1: ["two"], 3: ["four"]}})
-    await desk.person.types("Gocseven<Esc>")
-    await marked(desk, {"added": [1, 4, 5], "removed": {1: ["two"], 3: ["four"]}})
-    await desk.person.types("uu")
-    await marked(desk, {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}})
-    await desk.person.types(":%d<CR>")
-    await marked(desk, {"added": [], "removed": {0: OLD.splitlines()}})
+async def test_marks_follow_what_the_person_types(rig: Workstation) -> None:
+    await shown(rig, "inline")
+    await rig.person.types("ggdd")
+    await marked(rig, {"added": [1, 4], "removed": {1: ["two"], 3: ["four"]}})
+    await rig.person.types("Gocseven<Esc>")
+    await marked(rig, {"added": [1, 4, 5], "removed": {1: ["two"], 3: ["four"]}})
+    await rig.person.types("uu")
+    await marked(rig, {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}})
+    await rig.person.types(":%d<CR>")
+    await marked(rig, {"added": [], "removed": {0: OLD.splitlines()}})
 
 
-async def test_removed_lines_are_shown_as_they_would_look(desk: Desk) -> None:
-    await shown(desk, "inline", "\ttab\n\nb\x01ell\r\nx\ty\n" + "long " * 1_000 + "\n", "")
-    (lines,) = (await marks(desk))["removed"].values()
+async def test_removed_lines_are_shown_as_they_would_look(rig: Workstation) -> None:
+    await shown(rig, "inline", "\ttab\n\nb\x01ell\r\nx\ty\n" + "long " * 1_000 + "\n", "")
+    (lines,) = (await marks(rig))["removed"].values()
     assert lines[:4] == ["        tab", "", "b^Aell^M", "x       y"]
     assert len(lines[4]) == 499, "500 bytes, the last one of them a space"
 
 
-async def test_a_very_long_removal_is_cut_with_a_word_about_it(desk: Desk) -> None:
-    await shown(desk, "inline", "line\n" * 1_000, "")
-    (lines,) = (await marks(desk))["removed"].values()
+async def test_a_very_long_removal_is_cut_with_a_word_about_it(rig: Workstation) -> None:
+    await shown(rig, "inline", "line\n" * 1_000, "")
+    (lines,) = (await marks(rig))["removed"].values()
     assert len(lines) == neovim_marks.REMOVED_LINES + 1
     assert "800 more removed lines" in lines[-1]
 
@@ -117,48 +117,48 @@ async def test_a_very_long_removal_is_cut_with_a_word_about_it(desk: Desk) -> No
     ],
 )
 async def test_the_change_under_the_cursor_goes_back_and_can_be_undone(
-    desk: Desk, layout: str, line: int, left: str
+    rig: Workstation, layout: str, line: int, left: str
 ) -> None:
-    await shown(desk, layout)
-    await desk.person.types(f"{line}G")
-    await desk.person.lua("require('drawbridge.review').reject_hunk()")
-    await desk.person.until("return table.concat(vim.fn.getline(1, '$'), '\\n') .. '\\n' == ...", left)
-    await desk.person.types("u")
-    assert await desk.person.lines() == NEW.splitlines()
-    await desk.person.types("<C-r>:w<CR>")
-    assert await desk.decided() == Accepted(left)
+    await shown(rig, layout)
+    await rig.person.types(f"{line}G")
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.until("return table.concat(vim.fn.getline(1, '$'), '\\n') .. '\\n' == ...", left)
+    await rig.person.types("u")
+    assert await rig.person.lines() == NEW.splitlines()
+    await rig.person.types("<C-r>:w<CR>")
+    assert await rig.decided() == Accepted(left)
 
 
-async def test_the_cursor_may_be_in_the_present_text(desk: Desk) -> None:
-    await shown(desk, "vertical")
-    await desk.person.types("<C-w>h4G")
-    await desk.person.lua("require('drawbridge.review').reject_hunk()")
-    await desk.person.types("<C-w>l")
-    await desk.person.until("return vim.fn.getline(5) == 'four'")
-
-
-@anyhow
-async def test_all_changes_put_back_are_the_present_text(desk: Desk, layout: str) -> None:
-    await shown(desk, layout, "one\ntwo\n", "")
-    await desk.person.lua("require('drawbridge.review').reject_hunk()")
-    await desk.person.until("return vim.fn.getline(2) == 'two'")
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted("one\ntwo\n")
+async def test_the_cursor_may_be_in_the_present_text(rig: Workstation) -> None:
+    await shown(rig, "vertical")
+    await rig.person.types("<C-w>h4G")
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.types("<C-w>l")
+    await rig.person.until("return vim.fn.getline(5) == 'four'")
 
 
 @anyhow
-async def test_no_change_under_the_cursor_is_said(desk: Desk, layout: str) -> None:
-    await shown(desk, layout)
-    await desk.person.types("2G")
-    await desk.person.lua("require('drawbridge.review').reject_hunk()")
-    await desk.person.until("return vim.fn.execute('messages'):find('no change under the cursor')")
-    assert await desk.person.lines() == NEW.splitlines()
+async def test_all_changes_put_back_are_the_present_text(rig: Workstation, layout: str) -> None:
+    await shown(rig, layout, "one\ntwo\n", "")
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.until("return vim.fn.getline(2) == 'two'")
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted("one\ntwo\n")
 
 
-async def test_what_was_computed_for_an_older_text_is_not_applied(desk: Desk) -> None:
-    await shown(desk, "inline")
-    before = await marks(desk)
-    tick = await desk.person.lua("return vim.api.nvim_buf_get_changedtick(0)")
+@anyhow
+async def test_no_change_under_the_cursor_is_said(rig: Workstation, layout: str) -> None:
+    await shown(rig, layout)
+    await rig.person.types("2G")
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.until("return vim.fn.execute('messages'):find('no change under the cursor')")
+    assert await rig.person.lines() == NEW.splitlines()
+
+
+async def test_what_was_computed_for_an_older_text_is_not_applied(rig: Workstation) -> None:
+    await shown(rig, "inline")
+    before = await marks(rig)
+    tick = await rig.person.lua("return vim.api.nvim_buf_get_changedtick(0)")
     late: dict[str, Any] = {
         "id": "1",
         "tick": tick - 1,
@@ -169,9 +169,9 @@ async def test_what_was_computed_for_an_older_text_is_not_applied(desk: Desk) ->
         "hunks": [],
     }
     for method in ("put_back", "mark"):
-        await desk.person.lua("require('drawbridge.link').handle(...)", method, late)
-    assert await desk.person.lines() == NEW.splitlines()
-    assert await marks(desk) == before
+        await rig.person.lua("require('drawbridge.link').handle(...)", method, late)
+    assert await rig.person.lines() == NEW.splitlines()
+    assert await marks(rig) == before
 
 
 class Typist:
@@ -196,11 +196,11 @@ async def test_a_text_that_changes_while_it_is_read_is_read_again(monkeypatch: p
     assert await reviews._current(view) == (["typed", "a", "b", "c"], 2)
 
 
-async def test_outside_of_a_proposal_there_is_nothing_to_put_back(desk: Desk) -> None:
-    await desk.opened("a.txt", OLD)
-    await desk.person.lua("require('drawbridge.review').reject_hunk()")
-    await desk.person.until("return vim.fn.execute('messages'):find('not in a proposal')")
-    assert await desk.person.lines() == OLD.splitlines()
+async def test_outside_of_a_proposal_there_is_nothing_to_put_back(rig: Workstation) -> None:
+    await rig.opened("a.txt", OLD)
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.until("return vim.fn.execute('messages'):find('not in a proposal')")
+    assert await rig.person.lines() == OLD.splitlines()
 
 
 CHANGED = ("same\nname = old\nkept\ngone\n", "same\nname = newer\nadded\nkept\n")
@@ -218,8 +218,10 @@ return found
 """
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("number", [False, True])
+@pytest.mark.parametrize(
+    ("number", "columns"),
+    [(True, 80), (False, 120), *(pytest.param(*one, marks=pytest.mark.thorough) for one in [(False, 80), (True, 120)])],
+)
 @pytest.mark.parametrize("program", each_nvim())
 async def test_changed_lines_are_signed_and_coloured_to_the_edge(
     program: Path, tmp_path: Path, number: bool, columns: int
@@ -230,7 +232,7 @@ async def test_changed_lines_are_signed_and_coloured_to_the_edge(
     path.write_text(old)
     async with on_screen(program, str(path), cwd=tmp_path, rows=20, columns=columns) as (person, pane):
         editor = await Neovim.connect(person.address)
-        made = Desk(person, editor, tmp_path)
+        made = Workstation(person, editor, tmp_path)
         await editor.start(made.events.append)
         await made.options("{ diff = { layout = 'inline' }, idle_ms = 70 }")
         await person.lua("vim.o.termguicolors = false vim.o.number = ... vim.o.cursorline = false", number)
@@ -294,10 +296,10 @@ async def test_similar_lines_of_uneven_hunks_are_compared() -> None:
     assert mark["removed_words"] == [(0, 21, 22), (2, 7, 8)]
 
 
-async def test_the_words_of_a_removed_line_are_marked_as_it_is_shown(desk: Desk) -> None:
+async def test_the_words_of_a_removed_line_are_marked_as_it_is_shown(rig: Workstation) -> None:
     old, new = "\ttab\x01größe 1\tend of the line\n", "\ttab\x01größe 22\tend of the line\n"
-    await shown(desk, "inline", old, new)
-    [chunks] = await desk.person.lua(
+    await shown(rig, "inline", old, new)
+    [chunks] = await rig.person.lua(
         "local namespace = vim.api.nvim_get_namespaces().drawbridge_inline "
         "local lines = {} "
         "for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, namespace, 0, -1, { details = true })) do "
@@ -312,33 +314,33 @@ async def test_the_words_of_a_removed_line_are_marked_as_it_is_shown(desk: Desk)
 LARGE = [f"    line {number:6d} of a large file, with some words" for number in range(100_000)]
 
 
-async def test_five_megabytes_are_shown_marked_and_accepted_unharmed(desk: Desk) -> None:
+async def test_five_megabytes_are_shown_marked_and_accepted_unharmed(rig: Workstation) -> None:
     old = "\n".join(LARGE) + "\n"
     new = "\n".join(line + " changed" if number % 100 == 50 else line for number, line in enumerate(LARGE)) + "\n"
-    path = desk.file("large.txt", old)
-    await desk.shows(proposal(path, old, new))
-    assert await desk.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 1
-    assert await desk.person.lua("return vim.fn.line('.')") == 51
-    assert len((await marks(desk))["removed"]) == 1_000
-    await desk.person.types("A!<Esc>:w<CR>")
-    assert await desk.decided() == Accepted(new.replace(" changed", " changed!", 1))
+    path = rig.file("large.txt", old)
+    await rig.shows(proposal(path, old, new))
+    assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 1
+    assert await rig.person.lua("return vim.fn.line('.')") == 51
+    assert len((await marks(rig))["removed"]) == 1_000
+    await rig.person.types("A!<Esc>:w<CR>")
+    assert await rig.decided() == Accepted(new.replace(" changed", " changed!", 1))
 
 
-async def test_one_change_of_five_megabytes_can_be_put_back(desk: Desk) -> None:
+async def test_one_change_of_five_megabytes_can_be_put_back(rig: Workstation) -> None:
     old = "\n".join(LARGE) + "\n"
     new = old.replace("    99 of", "    99 OF").replace("  9999 of", "  9999 OF")
-    path = desk.file("large.txt", old)
-    await desk.shows(proposal(path, old, new))
-    await desk.person.types("10000G")
-    await desk.person.lua("require('drawbridge.review').reject_hunk()")
-    await desk.person.until("return vim.fn.getline('.'):find('9999 of')")
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted(old.replace("    99 of", "    99 OF"))
+    path = rig.file("large.txt", old)
+    await rig.shows(proposal(path, old, new))
+    await rig.person.types("10000G")
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.until("return vim.fn.getline('.'):find('9999 of')")
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(old.replace("    99 of", "    99 OF"))
 
 
-async def test_very_long_lines_are_shown(desk: Desk) -> None:
+async def test_very_long_lines_are_shown(rig: Workstation) -> None:
     old, new = "x" * 300_000 + "\n", "y" * 300_000 + "\n"
-    path = await desk.opened("a.txt", old)
-    await desk.shows(proposal(path, old, new))
-    await desk.person.types(":q<CR>")
-    assert await desk.decided() == Rejected()
+    path = await rig.opened("a.txt", old)
+    await rig.shows(proposal(path, old, new))
+    await rig.person.types(":q<CR>")
+    assert await rig.decided() == Rejected()

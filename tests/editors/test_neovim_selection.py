@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from drawbridge.editors.port import SELECTION_LIMIT, Mentioned, Position, Range, Selection, SelectionChanged
-from tests.nvim.rig import Desk, settled
+from tests.nvim.rig import Workstation, settled
 
 TEXT = "one two\nthr\u00e9e e\u0301x\n\n\tfour\U0001f600six\nlast"
 
 
-def reported(desk: Desk) -> list[Selection]:
-    return [event.selection for event in desk.events if isinstance(event, SelectionChanged)]
+def reported(rig: Workstation) -> list[Selection]:
+    return [event.selection for event in rig.events if isinstance(event, SelectionChanged)]
 
 
 def span(selection: Selection) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -19,13 +19,13 @@ def span(selection: Selection) -> tuple[tuple[int, int], tuple[int, int]]:
     return (start.line, start.character), (end.line, end.character)
 
 
-async def selects(desk: Desk, keys: str) -> Selection:
+async def selects(rig: Workstation, keys: str) -> Selection:
     """What is reported after the keys, once nothing more is coming."""
-    await desk.person.types(keys)
-    await desk.quiet()
-    expected = await desk.editor.selection()
-    await settled(lambda: bool(reported(desk)) and reported(desk)[-1] == expected, f"the report of {expected}")
-    return reported(desk)[-1]
+    await rig.person.types(keys)
+    await rig.quiet()
+    expected = await rig.editor.selection()
+    await settled(lambda: bool(reported(rig)) and reported(rig)[-1] == expected, f"the report of {expected}")
+    return reported(rig)[-1]
 
 
 LIT = [
@@ -66,54 +66,54 @@ LIT = [
 """Keys, text, start and end; columns in UTF-16."""
 
 
-async def test_a_selection_is_what_is_lit(desk: Desk) -> None:
-    path = await desk.opened("a.txt", TEXT)
+async def test_a_selection_is_what_is_lit(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", TEXT)
     for keys, text, start, end in LIT:
-        selection = await selects(desk, keys)
+        selection = await selects(rig, keys)
         assert (keys, selection.path, selection.text, *span(selection)) == (keys, str(path), text, start, end)
-        await desk.person.types("<Esc>")
-    assert await desk.person.messages() == ""
+        await rig.person.types("<Esc>")
+    assert await rig.person.messages() == ""
 
 
-async def test_select_mode_is_a_selection_too(desk: Desk) -> None:
-    await desk.opened("a.txt", TEXT)
-    assert (await selects(desk, "gg0wvw<C-g>")).text == "two\nt"
+async def test_select_mode_is_a_selection_too(rig: Workstation) -> None:
+    await rig.opened("a.txt", TEXT)
+    assert (await selects(rig, "gg0wvw<C-g>")).text == "two\nt"
 
 
-async def test_an_exclusive_selection_does_not_hold_its_last_character(desk: Desk) -> None:
-    await desk.opened("a.txt", TEXT)
-    await desk.person.lua("vim.o.selection = 'exclusive'")
-    assert (await selects(desk, "gg0ve")).text == "one"
-    assert (await selects(desk, "<Esc>gg0v")).text == ""
-    assert (await selects(desk, "<Esc>2G0wvl")).text == "e\u0301"
-    assert (await selects(desk, "<Esc>gg0<C-v>jll")).text == "on\nth"
+async def test_an_exclusive_selection_does_not_hold_its_last_character(rig: Workstation) -> None:
+    await rig.opened("a.txt", TEXT)
+    await rig.person.lua("vim.o.selection = 'exclusive'")
+    assert (await selects(rig, "gg0ve")).text == "one"
+    assert (await selects(rig, "<Esc>gg0v")).text == ""
+    assert (await selects(rig, "<Esc>2G0wvl")).text == "e\u0301"
+    assert (await selects(rig, "<Esc>gg0<C-v>jll")).text == "on\nth"
 
 
-async def test_the_end_of_a_selection_leaves_a_bare_cursor(desk: Desk) -> None:
-    await desk.opened("a.txt", TEXT)
-    assert (await selects(desk, "ggwve")).text == "two"
-    selection = await selects(desk, "<Esc>")
+async def test_the_end_of_a_selection_leaves_a_bare_cursor(rig: Workstation) -> None:
+    await rig.opened("a.txt", TEXT)
+    assert (await selects(rig, "ggwve")).text == "two"
+    selection = await selects(rig, "<Esc>")
     assert (selection.text, *span(selection)) == ("", (0, 6), (0, 6))
 
 
-async def test_the_same_selection_is_told_once(desk: Desk) -> None:
-    await desk.opened("a.txt", TEXT)
-    await selects(desk, "ggwve")
-    count = len(reported(desk))
-    await desk.person.types("hlhl")
-    await desk.quiet()
-    assert reported(desk)[count:] == []
+async def test_the_same_selection_is_told_once(rig: Workstation) -> None:
+    await rig.opened("a.txt", TEXT)
+    await selects(rig, "ggwve")
+    count = len(reported(rig))
+    await rig.person.types("hlhl")
+    await rig.quiet()
+    assert reported(rig)[count:] == []
 
 
-async def test_the_cursor_is_told_in_insert_mode_too(desk: Desk) -> None:
-    await desk.opened("a.txt", TEXT)
-    assert span(await selects(desk, "ggwi"))[0] == (0, 4)
-    assert span(await selects(desk, "new "))[0] == (0, 8)
+async def test_the_cursor_is_told_in_insert_mode_too(rig: Workstation) -> None:
+    await rig.opened("a.txt", TEXT)
+    assert span(await selects(rig, "ggwi"))[0] == (0, 4)
+    assert span(await selects(rig, "new "))[0] == (0, 8)
 
 
-async def test_a_block_covers_the_cells_of_tabs_and_wide_characters(desk: Desk) -> None:
-    await desk.opened("a.txt", "ab\tcd\n12345678910\n\u4e16\u754c\u4e16\u754c\u4e16\u754c\n")
-    selection = await selects(desk, "gg02l<C-v>jj")
+async def test_a_block_covers_the_cells_of_tabs_and_wide_characters(rig: Workstation) -> None:
+    await rig.opened("a.txt", "ab\tcd\n12345678910\n\u4e16\u754c\u4e16\u754c\u4e16\u754c\n")
+    selection = await selects(rig, "gg02l<C-v>jj")
     assert (selection.text, *span(selection)) == ("\t\n345678\n\u754c\u4e16\u754c", (0, 2), (2, 4))
 
 
@@ -121,16 +121,16 @@ TERMINAL = "vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('wincmd p
 
 
 @pytest.mark.parametrize("way", ["<C-w>j", "<C-w>ji", ":<C-u>wincmd j<CR>"])
-async def test_a_selection_survives_the_way_into_a_terminal_however_quick(desk: Desk, way: str) -> None:
-    await desk.opened("a.txt", TEXT)
-    await desk.person.lua(TERMINAL)
-    await selects(desk, "gg0")
+async def test_a_selection_survives_the_way_into_a_terminal_however_quick(rig: Workstation, way: str) -> None:
+    await rig.opened("a.txt", TEXT)
+    await rig.person.lua(TERMINAL)
+    await selects(rig, "gg0")
     # All in one go: no report can have been made before the focus moves.
-    await desk.person.types("ggVj" + way)
-    await settled(lambda: reported(desk)[-1].text == "one two\nthr\u00e9e e\u0301x", "the selection")
-    await desk.quiet()
-    assert reported(desk)[-1].text == "one two\nthr\u00e9e e\u0301x"
-    assert await desk.editor.selection() == reported(desk)[-1]
+    await rig.person.types("ggVj" + way)
+    await settled(lambda: reported(rig)[-1].text == "one two\nthr\u00e9e e\u0301x", "the selection")
+    await rig.quiet()
+    assert reported(rig)[-1].text == "one two\nthr\u00e9e e\u0301x"
+    assert await rig.editor.selection() == reported(rig)[-1]
 
 
 @pytest.mark.parametrize(
@@ -143,53 +143,53 @@ async def test_a_selection_survives_the_way_into_a_terminal_however_quick(desk: 
         "vim.cmd('botright new') vim.bo.buftype = 'nofile' vim.api.nvim_buf_set_name(0, 'notes')",
     ],
 )
-async def test_special_buffers_keep_the_last_selection(desk: Desk, special: str) -> None:
-    path = await desk.opened("a.txt", TEXT)
-    before = await selects(desk, "ggw")
-    await desk.person.lua(special)
-    await desk.person.types("gg0")
-    await desk.quiet()
-    assert reported(desk)[-1] == before
-    assert (await desk.editor.selection()) == before
+async def test_special_buffers_keep_the_last_selection(rig: Workstation, special: str) -> None:
+    path = await rig.opened("a.txt", TEXT)
+    before = await selects(rig, "ggw")
+    await rig.person.lua(special)
+    await rig.person.types("gg0")
+    await rig.quiet()
+    assert reported(rig)[-1] == before
+    assert (await rig.editor.selection()) == before
     assert before.path == str(path)
 
 
-async def test_no_file_in_front_is_no_selection(desk: Desk) -> None:
-    assert await desk.editor.selection() is None
-    path = await desk.opened("a.txt", TEXT)
-    assert await desk.editor.selection() == Selection(str(path), "", Range(Position(0, 0), Position(0, 0)))
-    await desk.person.lua("vim.cmd('enew') vim.cmd('bwipeout #')")
-    assert await desk.editor.selection() is None
+async def test_no_file_in_front_is_no_selection(rig: Workstation) -> None:
+    assert await rig.editor.selection() is None
+    path = await rig.opened("a.txt", TEXT)
+    assert await rig.editor.selection() == Selection(str(path), "", Range(Position(0, 0), Position(0, 0)))
+    await rig.person.lua("vim.cmd('enew') vim.cmd('bwipeout #')")
+    assert await rig.editor.selection() is None
 
 
-async def test_another_file_in_front_is_told(desk: Desk) -> None:
-    await desk.opened("a.txt", TEXT)
-    other = await desk.opened("b c#%.txt", "x\n")
-    await settled(lambda: bool(reported(desk)) and reported(desk)[-1].path == str(other), "the other file")
+async def test_another_file_in_front_is_told(rig: Workstation) -> None:
+    await rig.opened("a.txt", TEXT)
+    other = await rig.opened("b c#%.txt", "x\n")
+    await settled(lambda: bool(reported(rig)) and reported(rig)[-1].path == str(other), "the other file")
 
 
 @pytest.mark.parametrize("line", ["x" * 99 + "\n", "\U0001f600" * 24 + "abc\n", "y" * 3_000_000 + "\n"])
-async def test_the_text_of_a_huge_selection_is_cut_and_its_range_is_not(desk: Desk, line: str) -> None:
+async def test_the_text_of_a_huge_selection_is_cut_and_its_range_is_not(rig: Workstation, line: str) -> None:
     text = line * max(3_000_000 // len(line.encode()), 1)
-    await desk.opened("huge.txt", text)
-    selection = await selects(desk, "ggVG$")
+    await rig.opened("huge.txt", text)
+    selection = await selects(rig, "ggVG$")
     assert selection.text == text[:SELECTION_LIMIT].rstrip("\n") or selection.text == text[:SELECTION_LIMIT]
     assert selection.range.end.line == text.count("\n") - 1
 
 
-async def test_undecodable_bytes_are_characters(desk: Desk) -> None:
-    await desk.opened("a.txt", b"a\xffb\n")
-    await desk.person.lua("vim.cmd('edit ++enc=utf-8 ++bad=keep')")
-    selection = await selects(desk, "gg0v$h")
+async def test_undecodable_bytes_are_characters(rig: Workstation) -> None:
+    await rig.opened("a.txt", b"a\xffb\n")
+    await rig.person.lua("vim.cmd('edit ++enc=utf-8 ++bad=keep')")
+    selection = await selects(rig, "gg0v$h")
     assert (selection.text, span(selection)[1]) == ("a\udcffb", (0, 3))
 
 
-async def test_a_mention_names_lines_or_the_whole_file(desk: Desk) -> None:
-    path = await desk.opened("a.txt", TEXT)
-    await desk.person.lua("require('drawbridge.selection').mention(...)", str(path), 1, 2)
-    await desk.person.lua("require('drawbridge.selection').mention(...)", str(path))
-    await settled(lambda: len([event for event in desk.events if isinstance(event, Mentioned)]) == 2, "both mentions")
-    assert [event for event in desk.events if isinstance(event, Mentioned)] == [
+async def test_a_mention_names_lines_or_the_whole_file(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", TEXT)
+    await rig.person.lua("require('drawbridge.selection').mention(...)", str(path), 1, 2)
+    await rig.person.lua("require('drawbridge.selection').mention(...)", str(path))
+    await settled(lambda: len([event for event in rig.events if isinstance(event, Mentioned)]) == 2, "both mentions")
+    assert [event for event in rig.events if isinstance(event, Mentioned)] == [
         Mentioned(str(path), (1, 2)),
         Mentioned(str(path), None),
     ]

@@ -14,13 +14,15 @@ from drawbridge.core.errors import EditorGone, EditorHung, Refused
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import BridgeState, EditorEvent, FoldersChanged, Gone, SelectionChanged
-from tests.nvim.rig import Desk, headless, proposal, settled
+from tests.nvim.rig import Workstation, headless, proposal, settled
 from tests.programs import each_nvim, nvim
 
 ROOT = Path(__file__).parents[2]
 
-BUSY = ":lua vim.loop.sleep(500)<CR>"
-"""Neovim answers nothing meanwhile."""
+
+def busy(end: Path) -> str:
+    """Keys after which Neovim answers nothing until there is this file."""
+    return f":lua while not vim.loop.fs_stat('{end}') do vim.loop.sleep(5) end<CR>"
 
 
 @pytest.mark.parametrize("address", ["{folder}/nobody.sock", "127.0.0.1:1", "{folder}", "x" * 300, "nul\0here", ""])
@@ -40,12 +42,12 @@ async def test_an_address_may_be_a_host_and_a_port() -> None:
         await editor.close()
 
 
-async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(desk: Desk) -> None:
-    assert await desk.person.lua("return require('drawbridge.link').attached()") is True
-    assert str(ROOT) in await desk.person.lua("return vim.o.runtimepath")
-    assert await desk.person.lua("return vim.fn.exists(':DrawbridgeAccept')") == 2
-    assert desk.editor.pid == await desk.person.lua("return vim.fn.getpid()")
-    assert desk.editor.name == "Neovim"
+async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(rig: Workstation) -> None:
+    assert await rig.person.lua("return require('drawbridge.link').attached()") is True
+    assert str(ROOT) in await rig.person.lua("return vim.o.runtimepath")
+    assert await rig.person.lua("return vim.fn.exists(':DrawbridgeAccept')") == 2
+    assert rig.editor.pid == await rig.person.lua("return vim.fn.getpid()")
+    assert rig.editor.name == "Neovim"
 
 
 async def test_a_project_with_files_of_the_plugins_name_runs_nothing_in_the_editor(tmp_path: Path) -> None:
@@ -68,88 +70,98 @@ async def test_a_plugin_of_another_version_is_refused_and_left_alone() -> None:
         await editor.close()
 
 
-async def test_a_second_bridge_is_refused_while_the_first_lives(desk: Desk) -> None:
-    second = await Neovim.connect(desk.person.address)
+async def test_a_second_bridge_is_refused_while_the_first_lives(rig: Workstation) -> None:
+    second = await Neovim.connect(rig.person.address)
     with pytest.raises(Refused, match="Another Drawbridge bridge"):
         await second.start(lambda event: None)
     await second.close()
-    assert await desk.editor.folders() == (str(desk.folder),)
-    await desk.editor.close()
-    third = await Neovim.connect(desk.person.address)
+    assert await rig.editor.folders() == (str(rig.folder),)
+    await rig.editor.close()
+    third = await Neovim.connect(rig.person.address)
     await third.start(lambda event: None)
     await third.close()
 
 
 async def test_a_neovim_that_is_kept_busy_hangs_one_call_and_serves_the_next(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    end = tmp_path / "end"
+    await rig.person.types(busy(end))
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.1)
-    await desk.person.types(BUSY)
     with pytest.raises(EditorHung, match="did not answer"):
-        await desk.editor.folders()
+        await rig.editor.folders()
+    end.touch()
     monkeypatch.undo()
-    await desk.quiet()
-    assert await desk.editor.folders() == (str(desk.folder),)
+    await rig.quiet()
+    assert await rig.editor.folders() == (str(rig.folder),)
 
 
-async def test_a_proposal_that_came_too_late_does_not_open_later(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = await desk.opened("a.txt", "one\n")
-    before = await desk.picture()
+async def test_a_proposal_that_came_too_late_does_not_open_later(
+    rig: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = tmp_path / "end"
+    path = await rig.opened("a.txt", "one\n")
+    before = await rig.picture()
+    await rig.person.types(busy(end))
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.1)
-    await desk.person.types(BUSY)
     with pytest.raises(EditorHung):
-        await desk.editor.show(proposal(path, "one\n", "two\n"))
+        await rig.editor.show(proposal(path, "one\n", "two\n"))
+    end.touch()
     monkeypatch.undo()
-    await desk.quiet()
-    assert await desk.person.lua("return #require('drawbridge.review').pending()") == 0
-    assert await desk.picture() == before
+    await rig.quiet()
+    assert await rig.person.lua("return #require('drawbridge.review').pending()") == 0
+    assert await rig.picture() == before
 
 
 @pytest.mark.parametrize("end", [":qa!<CR>", "kill"])
-async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(desk: Desk, end: str) -> None:
-    await desk.person.types(BUSY)
-    pending = asyncio.create_task(desk.editor.folders())
+async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
+    rig: Workstation, tmp_path: Path, end: str
+) -> None:
+    may_go_on = tmp_path / "end"
+    await rig.person.types(busy(may_go_on))
+    pending = asyncio.create_task(rig.editor.folders())
     await asyncio.sleep(0)
     if end == "kill":
-        desk.person.kill()
+        rig.person.kill()
     else:
-        await desk.person.types(end)
+        may_go_on.touch()
+        await rig.person.types(end)
     outcome = (await asyncio.gather(pending, return_exceptions=True))[0]
     # The answer may still come out before the end does.
     assert isinstance(outcome, EditorGone | tuple)
-    await settled(lambda: desk.events.count(Gone()) == 1, "the end")
+    await settled(lambda: rig.events.count(Gone()) == 1, "the end")
     with pytest.raises(EditorGone):
-        await desk.editor.folders()
-    await desk.editor.close()
-    assert desk.events[-1] == Gone()
-    assert desk.events.count(Gone()) == 1
+        await rig.editor.folders()
+    await rig.editor.close()
+    assert rig.events[-1] == Gone()
+    assert rig.events.count(Gone()) == 1
 
 
-async def test_the_end_is_told_before_neovim_has_cleaned_up(desk: Desk) -> None:
+async def test_the_end_is_told_before_neovim_has_cleaned_up(rig: Workstation) -> None:
     hour = 3_600_000  # ms: it is still there when the test ends, and is killed then
-    await desk.person.lua(f"vim.cmd('autocmd VimLeavePre * lua vim.loop.sleep({hour})')")
-    await desk.person.types(":qa!<CR>")
-    await settled(lambda: Gone() in desk.events, "the end")
+    await rig.person.lua(f"vim.cmd('autocmd VimLeavePre * lua vim.loop.sleep({hour})')")
+    await rig.person.types(":qa!<CR>")
+    await settled(lambda: Gone() in rig.events, "the end")
 
 
-async def test_closing_is_no_end_and_may_be_done_twice(desk: Desk) -> None:
-    await desk.editor.close()
-    await desk.editor.close()
-    assert Gone() not in desk.events
+async def test_closing_is_no_end_and_may_be_done_twice(rig: Workstation) -> None:
+    await rig.editor.close()
+    await rig.editor.close()
+    assert Gone() not in rig.events
     with pytest.raises(EditorGone):
-        await desk.editor.folders()
+        await rig.editor.folders()
 
 
-async def test_changes_of_the_directory_are_told(desk: Desk) -> None:
-    other = desk.folder / "other dir"
+async def test_changes_of_the_directory_are_told(rig: Workstation) -> None:
+    other = rig.folder / "other dir"
     other.mkdir()
-    await desk.person.lua("vim.cmd('cd ' .. vim.fn.fnameescape(...))", str(other))
-    await settled(lambda: FoldersChanged((str(other),)) in desk.events, "the new folder")
-    assert await desk.editor.folders() == (str(other),)
+    await rig.person.lua("vim.cmd('cd ' .. vim.fn.fnameescape(...))", str(other))
+    await settled(lambda: FoldersChanged((str(other),)) in rig.events, "the new folder")
+    assert await rig.editor.folders() == (str(other),)
 
 
-async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
-    await desk.person.lua(
+async def test_the_state_of_the_bridge_is_known_in_neovim(rig: Workstation) -> None:
+    await rig.person.lua(
         """
         Heard, Calls = {}, 0
         require('drawbridge.link').on_state(function() Calls = Calls + 1 end)
@@ -160,10 +172,10 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
         end
         """
     )
-    await desk.editor.announce(BridgeState(4711, "token"))
-    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
-    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code", "Claude Code"), (812,)))
-    assert await desk.person.lua("return require('drawbridge.link').state()") == {
+    await rig.editor.announce(BridgeState(4711, "token"))
+    await rig.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
+    await rig.editor.announce(BridgeState(4711, "token", ("Claude Code", "Claude Code"), (812,)))
+    assert await rig.person.lua("return require('drawbridge.link').state()") == {
         "port": 4711,
         "token": "token",
         "agents": ["Claude Code", "Claude Code"],
@@ -171,34 +183,34 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
         "unasked": [],
         "modes": [],
     }
-    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
-    assert await desk.person.lua("return Heard") == [
+    await rig.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
+    assert await rig.person.lua("return Heard") == [
         "DrawbridgeConnected Claude Code",
         "DrawbridgeConnected Claude Code",
         "DrawbridgeDisconnected Claude Code",
     ]
-    assert await desk.person.lua("return Calls") == 4
-    await desk.editor.close()
-    await desk.person.until("return require('drawbridge.link').state() == nil")
-    assert await desk.person.lua("return #Heard") == 4
+    assert await rig.person.lua("return Calls") == 4
+    await rig.editor.close()
+    await rig.person.until("return require('drawbridge.link').state() == nil")
+    assert await rig.person.lua("return #Heard") == 4
 
 
-async def test_a_notice_is_said_without_asking_for_a_key(desk: Desk) -> None:
-    await desk.editor.notify("Something happened. " * 20, "warn")
-    await desk.editor.notify("two\nlines", "info")
-    await desk.person.until("return vim.fn.execute('messages'):find('Something happened')")
-    assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
+async def test_a_notice_is_said_without_asking_for_a_key(rig: Workstation) -> None:
+    await rig.editor.notify("Something happened. " * 20, "warn")
+    await rig.editor.notify("two\nlines", "info")
+    await rig.person.until("return vim.fn.execute('messages'):find('Something happened')")
+    assert (await rig.person.call("nvim_get_mode"))["blocking"] is False
 
 
-async def test_a_notice_in_wide_characters_has_one_line_too(desk: Desk) -> None:
-    await desk.editor.notify("日本語 " * 40, "warn")
-    await desk.person.until("return vim.fn.execute('messages'):find('日本語')")
+async def test_a_notice_in_wide_characters_has_one_line_too(rig: Workstation) -> None:
+    await rig.editor.notify("日本語 " * 40, "warn")
+    await rig.person.until("return vim.fn.execute('messages'):find('日本語')")
     shown = "return vim.fn.strdisplaywidth(vim.fn.execute('messages'):match('[^\\n]*$')) <= vim.v.echospace"
-    assert await desk.person.lua(shown)
+    assert await rig.person.lua(shown)
 
 
-async def test_nonsense_from_neovim_changes_nothing(desk: Desk) -> None:
-    await desk.person.lua(
+async def test_nonsense_from_neovim_changes_nothing(rig: Workstation) -> None:
+    await rig.person.lua(
         """
         local link = require('drawbridge.link')
         link.send('selection', { path = 1 })
@@ -206,12 +218,12 @@ async def test_nonsense_from_neovim_changes_nothing(desk: Desk) -> None:
         link.send('nonsense', { a = 1 })
         """
     )
-    assert await desk.editor.folders() == (str(desk.folder),)
-    assert [event for event in desk.events if not isinstance(event, SelectionChanged)] == []
+    assert await rig.editor.folders() == (str(rig.folder),)
+    assert [event for event in rig.events if not isinstance(event, SelectionChanged)] == []
 
 
-async def test_neovim_gets_an_error_for_what_it_asks(desk: Desk) -> None:
-    answer = await desk.person.lua(
+async def test_neovim_gets_an_error_for_what_it_asks(rig: Workstation) -> None:
+    answer = await rig.person.lua(
         """
         local channel
         for _, info in ipairs(vim.api.nvim_list_chans()) do
@@ -219,7 +231,7 @@ async def test_neovim_gets_an_error_for_what_it_asks(desk: Desk) -> None:
         end
         return { pcall(vim.rpcrequest, channel, 'anything') }
         """,
-        (await desk.person.call("nvim_get_api_info"))[0],
+        (await rig.person.call("nvim_get_api_info"))[0],
     )
     assert answer[0] is False
     assert "no function" in answer[1]

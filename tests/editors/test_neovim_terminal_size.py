@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.editors.neovim import Neovim
-from tests.nvim.rig import Desk, on_screen, proposal
+from tests.nvim.rig import Workstation, on_screen, proposal
 from tests.programs import each_nvim
 
 OLD = "one\ntwo\nthree\n"
@@ -55,27 +55,27 @@ async def test_a_terminal_keeps_its_size(program: Path, tmp_path: Path, open_in:
     script.write_text(PROGRAM)
     async with on_screen(program, str(path), cwd=tmp_path, rows=24, columns=100) as (person, _):
         editor = await Neovim.connect(person.address)
-        desk = Desk(person, editor, tmp_path)
+        rig = Workstation(person, editor, tmp_path)
         await person.lua(TERMINAL, WHERE[where], [sys.executable, str(script), str(sizes)])
         await person.until("return vim.fn.getfsize(...) > 0", str(sizes))
         await person.until("return vim.api.nvim_get_mode().mode == 't'")
-        await editor.start(desk.events.append)
-        await desk.options(f"{{ diff = {{ open_in = '{open_in}' }} }}")
+        await editor.start(rig.events.append)
+        await rig.options(f"{{ diff = {{ open_in = '{open_in}' }} }}")
         first = sizes.read_text()
         for number, answer in enumerate([":w<CR>", ":q<CR>", ":DrawbridgeReject<CR>"]):
             await editor.show(proposal(path, OLD, NEW, id=str(number)))
             await person.until(SHOWN)
-            await drawn(desk)
+            await drawn(rig)
             await person.types(answer)
             await person.until(GONE)
             await person.until("return vim.api.nvim_get_mode().mode == 't'")
-            await drawn(desk)
+            await drawn(rig)
         assert sizes.read_text() == first
         assert await person.lua("return vim.o.showtabline") == 1
         await editor.close()
 
 
-async def drawn(desk: Desk) -> None:
+async def drawn(rig: Workstation) -> None:
     """Neovim has sent its terminals their sizes, which it does a moment after they change."""
-    await desk.person.lua("vim.wait(60) vim.cmd('redraw') vim.wait(60)")
-    await desk.quiet()
+    await rig.person.lua("vim.wait(60) vim.cmd('redraw') vim.wait(60)")
+    await rig.quiet()

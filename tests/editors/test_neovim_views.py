@@ -9,7 +9,7 @@ import pytest
 
 from drawbridge.core.errors import UnusableFile
 from drawbridge.editors.port import Accepted, Rejected
-from tests.nvim.rig import Desk, proposal, settled
+from tests.nvim.rig import Workstation, proposal, settled
 
 OLD = "one\ntwo\nthree\n"
 NEW = "one\nTWO\nthree\nfour\n"
@@ -22,32 +22,34 @@ anyhow = pytest.mark.parametrize("layout", LAYOUTS)
 anywhere = pytest.mark.parametrize("place", ["tab", "current"])
 
 
-async def laid_out(desk: Desk, layout: str, place: str = "tab") -> None:
-    await desk.options(f"{{ diff = {{ layout = '{layout}', open_in = '{place}' }} }}")
+async def laid_out(rig: Workstation, layout: str, place: str = "tab") -> None:
+    await rig.options(f"{{ diff = {{ layout = '{layout}', open_in = '{place}' }} }}")
 
 
 @anyhow
 @anywhere
-async def test_writing_the_proposed_text_accepts_it_and_leaves_no_trace(desk: Desk, layout: str, place: str) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await laid_out(desk, layout, place)
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW))
-    assert await desk.person.lines() == NEW.splitlines()
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted(NEW)
-    assert await desk.picture() == before
+async def test_writing_the_proposed_text_accepts_it_and_leaves_no_trace(
+    rig: Workstation, layout: str, place: str
+) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await laid_out(rig, layout, place)
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW))
+    assert await rig.person.lines() == NEW.splitlines()
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(NEW)
+    assert await rig.picture() == before
     assert path.read_text() == OLD
-    assert await desk.person.messages() == ""
+    assert await rig.person.messages() == ""
 
 
 @anyhow
-async def test_what_the_person_made_of_the_text_is_what_is_accepted(desk: Desk, layout: str) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await laid_out(desk, layout)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types("ggcwuno\u00df<Esc>:w<CR>")
-    assert await desk.decided() == Accepted("uno\u00df\nTWO\nthree\nfour\n")
+async def test_what_the_person_made_of_the_text_is_what_is_accepted(rig: Workstation, layout: str) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await laid_out(rig, layout)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types("ggcwuno\u00df<Esc>:w<CR>")
+    assert await rig.decided() == Accepted("uno\u00df\nTWO\nthree\nfour\n")
 
 
 @pytest.mark.parametrize(
@@ -66,38 +68,38 @@ async def test_what_the_person_made_of_the_text_is_what_is_accepted(desk: Desk, 
         ":lua require('drawbridge.review').reject()<CR>",
     ],
 )
-async def test_closing_the_view_by_any_means_rejects_once(desk: Desk, closing: str) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(closing)
-    assert await desk.decided() == Rejected()
-    after = await desk.picture()
+async def test_closing_the_view_by_any_means_rejects_once(rig: Workstation, closing: str) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types(closing)
+    assert await rig.decided() == Rejected()
+    after = await rig.picture()
     if "other" not in closing:
         assert after == before
-    assert await desk.person.lua(PENDING) == 0
+    assert await rig.person.lua(PENDING) == 0
     assert path.read_text() == OLD
 
 
 @pytest.mark.parametrize("closing", [":q<CR>", ":tabclose<CR>"])
 async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is_not_the_next_one(
-    desk: Desk, closing: str
+    rig: Workstation, closing: str
 ) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(closing)
-    assert await desk.decided() == Rejected()
-    assert await desk.picture() == before
+    path = await rig.opened("hello.txt", OLD)
+    await rig.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types(closing)
+    assert await rig.decided() == Rejected()
+    assert await rig.picture() == before
 
 
 @anyhow
 @anywhere
-async def test_a_layout_of_several_windows_is_as_it_was(desk: Desk, layout: str, place: str) -> None:
+async def test_a_layout_of_several_windows_is_as_it_was(rig: Workstation, layout: str, place: str) -> None:
     text = "".join(f"line {number}\n" for number in range(300))
-    path = await desk.opened("long.txt", text)
-    await desk.person.lua(
+    path = await rig.opened("long.txt", text)
+    await rig.person.lua(
         """
         vim.o.equalalways = false
         vim.cmd('split') vim.cmd('vsplit') vim.cmd('resize 7') vim.cmd('vertical resize 33') vim.cmd('setlocal number')
@@ -105,76 +107,76 @@ async def test_a_layout_of_several_windows_is_as_it_was(desk: Desk, layout: str,
         vim.cmd('wincmd j') vim.cmd('wincmd k')
         """
     )
-    await laid_out(desk, layout, place)
-    before = await desk.picture()
-    await desk.shows(proposal(path, text, text.replace("line 200\n", "line two hundred\n")))
-    await desk.person.types(":w<CR>")
-    await desk.decided()
-    assert await desk.picture() == before
+    await laid_out(rig, layout, place)
+    before = await rig.picture()
+    await rig.shows(proposal(path, text, text.replace("line 200\n", "line two hundred\n")))
+    await rig.person.types(":w<CR>")
+    await rig.decided()
+    assert await rig.picture() == before
 
 
 @anywhere
-async def test_folds_made_by_hand_are_as_they_were(desk: Desk, place: str) -> None:
-    path = await desk.opened("long.txt", "".join(f"line {number}\n" for number in range(100)))
-    await laid_out(desk, "vertical", place)
-    await desk.person.types(":10,20fold<CR>:40,50fold<CR>45Gzo")
+async def test_folds_made_by_hand_are_as_they_were(rig: Workstation, place: str) -> None:
+    path = await rig.opened("long.txt", "".join(f"line {number}\n" for number in range(100)))
+    await laid_out(rig, "vertical", place)
+    await rig.person.types(":10,20fold<CR>:40,50fold<CR>45Gzo")
     folds = (
         "local f = {} for line = 1, 100 do f[line] = { vim.fn.foldlevel(line), vim.fn.foldclosed(line) } end return f"
     )
-    before, picture = await desk.person.lua(folds), await desk.picture()
-    await desk.shows(proposal(path, path.read_text(), path.read_text().replace("line 70\n", "line seventy\n")))
-    await desk.person.types(":q<CR>")
-    await desk.decided()
-    assert await desk.person.lua(folds) == before
-    assert await desk.picture() == picture
+    before, picture = await rig.person.lua(folds), await rig.picture()
+    await rig.shows(proposal(path, path.read_text(), path.read_text().replace("line 70\n", "line seventy\n")))
+    await rig.person.types(":q<CR>")
+    await rig.decided()
+    assert await rig.person.lua(folds) == before
+    assert await rig.picture() == picture
 
 
 @anyhow
-async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(desk: Desk, layout: str) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await laid_out(desk, layout)
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW, id="1"))
-    await desk.person.lua("vim.cmd('tabfirst')")
-    await desk.shows(proposal(path, OLD, "other\n", id="2"))
-    await desk.editor.withdraw("1")
-    await desk.editor.withdraw("unknown")
-    assert await desk.person.lines() == ["other"]
-    await desk.editor.withdraw("2")
-    assert await desk.picture() == before
-    await desk.quiet()
-    assert desk.decisions == []
+async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(rig: Workstation, layout: str) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await laid_out(rig, layout)
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW, id="1"))
+    await rig.person.lua("vim.cmd('tabfirst')")
+    await rig.shows(proposal(path, OLD, "other\n", id="2"))
+    await rig.editor.withdraw("1")
+    await rig.editor.withdraw("unknown")
+    assert await rig.person.lines() == ["other"]
+    await rig.editor.withdraw("2")
+    assert await rig.picture() == before
+    await rig.quiet()
+    assert rig.decisions == []
 
 
-async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_they_are(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.lua(
+async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_they_are(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.lua(
         "vim.cmd('tabfirst') vim.cmd('new') vim.api.nvim_buf_set_lines(0, 0, -1, false, {'x', 'y', 'z'})"
     )
-    await desk.person.types("2G")
-    before = await desk.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}")
-    await desk.editor.withdraw("1")
-    assert await desk.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}") == before
+    await rig.person.types("2G")
+    before = await rig.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}")
+    await rig.editor.withdraw("1")
+    assert await rig.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}") == before
 
 
-async def test_all_views_close_without_a_decision_when_the_bridge_goes(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW, id="1"))
-    await desk.editor.close()
-    await desk.person.until("return not require('drawbridge.link').attached()")
-    assert await desk.picture() == before
-    assert desk.decisions == []
+async def test_all_views_close_without_a_decision_when_the_bridge_goes(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW, id="1"))
+    await rig.editor.close()
+    await rig.person.until("return not require('drawbridge.link').attached()")
+    assert await rig.picture() == before
+    assert rig.decisions == []
 
 
-async def test_a_bridge_that_dies_takes_its_views_with_it(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW))
-    desk.editor._session.close()
-    await desk.person.until("return not require('drawbridge.link').attached()")
-    assert await desk.picture() == before
+async def test_a_bridge_that_dies_takes_its_views_with_it(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW))
+    rig.editor._session.close()
+    await rig.person.until("return not require('drawbridge.link').attached()")
+    assert await rig.picture() == before
 
 
 TEXTS = [
@@ -193,13 +195,13 @@ TEXTS = [
 
 
 @anyhow
-async def test_an_unedited_text_comes_back_byte_for_byte(desk: Desk, layout: str) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await laid_out(desk, layout)
+async def test_an_unedited_text_comes_back_byte_for_byte(rig: Workstation, layout: str) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await laid_out(rig, layout)
     for text in TEXTS:
-        await desk.shows(proposal(path, OLD, text))
-        await desk.person.types(":w<CR>")
-        assert await desk.decided() == Accepted(text)
+        await rig.shows(proposal(path, OLD, text))
+        await rig.person.types(":w<CR>")
+        assert await rig.decided() == Accepted(text)
 
 
 EDITED = {
@@ -212,78 +214,78 @@ EDITED = {
 }
 
 
-async def test_an_edited_text_keeps_line_ends_mark_and_final_newline(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
+async def test_an_edited_text_keeps_line_ends_mark_and_final_newline(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
     for new, edited in EDITED.items():
-        await desk.shows(proposal(path, OLD, new))
-        await desk.person.types("ggAx<Esc>:w<CR>")
-        assert await desk.decided() == Accepted(edited)
+        await rig.shows(proposal(path, OLD, new))
+        await rig.person.types("ggAx<Esc>:w<CR>")
+        assert await rig.decided() == Accepted(edited)
 
 
-async def test_the_person_may_change_the_format_too(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(":set fileformat=dos bomb noendofline<CR>:w<CR>")
-    assert await desk.decided() == Accepted("\ufeff" + NEW.replace("\n", "\r\n").removesuffix("\r\n"))
+async def test_the_person_may_change_the_format_too(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types(":set fileformat=dos bomb noendofline<CR>:w<CR>")
+    assert await rig.decided() == Accepted("\ufeff" + NEW.replace("\n", "\r\n").removesuffix("\r\n"))
 
 
-async def test_deleting_everything_accepts_an_empty_text(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(":%d<CR>:w<CR>")
-    assert await desk.decided() == Accepted("")
+async def test_deleting_everything_accepts_an_empty_text(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types(":%d<CR>:w<CR>")
+    assert await rig.decided() == Accepted("")
 
 
 ODD_NAMES = ["a b#c%d.txt", "[x]*?.txt", "$HOME.txt", "\u00fcn\u00ef \U0001f600.txt", "tab\there.txt", "quote'\".txt"]
 
 
-async def test_odd_names_of_files_are_names(desk: Desk) -> None:
+async def test_odd_names_of_files_are_names(rig: Workstation) -> None:
     for name in ODD_NAMES:
-        path = await desk.opened(name, OLD)
-        before = await desk.picture()
-        await desk.shows(proposal(path, OLD, NEW))
+        path = await rig.opened(name, OLD)
+        before = await rig.picture()
+        await rig.shows(proposal(path, OLD, NEW))
         # The person's own buffer is the left side: its name was understood.
-        await desk.person.types("<C-w>h")
-        assert await desk.person.lua("return vim.api.nvim_buf_get_name(0)") == str(path)
-        await desk.person.types("<C-w>l:w<CR>")
-        assert await desk.decided() == Accepted(NEW), name
-        assert await desk.picture() == before, name
+        await rig.person.types("<C-w>h")
+        assert await rig.person.lua("return vim.api.nvim_buf_get_name(0)") == str(path)
+        await rig.person.types("<C-w>l:w<CR>")
+        assert await rig.decided() == Accepted(NEW), name
+        assert await rig.picture() == before, name
 
 
-async def test_a_proposal_for_a_file_that_is_not_open_compares_with_a_copy(desk: Desk) -> None:
-    path = desk.file("hello.txt", OLD)
-    before = await desk.picture()
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types("<C-w>h")
-    assert await desk.person.lines() == OLD.splitlines()
-    await desk.person.types("x")
-    assert await desk.person.lines() == OLD.splitlines()
-    await desk.person.types("<C-w>l:w<CR>")
-    assert await desk.decided() == Accepted(NEW)
-    assert await desk.picture() == before
+async def test_a_proposal_for_a_file_that_is_not_open_compares_with_a_copy(rig: Workstation) -> None:
+    path = rig.file("hello.txt", OLD)
+    before = await rig.picture()
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types("<C-w>h")
+    assert await rig.person.lines() == OLD.splitlines()
+    await rig.person.types("x")
+    assert await rig.person.lines() == OLD.splitlines()
+    await rig.person.types("<C-w>l:w<CR>")
+    assert await rig.decided() == Accepted(NEW)
+    assert await rig.picture() == before
 
 
-async def test_a_new_file_is_shown_against_nothing(desk: Desk) -> None:
-    await desk.shows(proposal(desk.folder / "new.py", "", "import os\n"))
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted("import os\n")
-    assert not (desk.folder / "new.py").exists()
+async def test_a_new_file_is_shown_against_nothing(rig: Workstation) -> None:
+    await rig.shows(proposal(rig.folder / "new.py", "", "import os\n"))
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted("import os\n")
+    assert not (rig.folder / "new.py").exists()
 
 
-async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.person.types("ggOunsaved<Esc>")
-    await desk.shows(
+async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.person.types("ggOunsaved<Esc>")
+    await rig.shows(
         proposal(path, "unsaved\n" + OLD, "unsaved\n" + NEW, note="Your unsaved changes are part of this text.")
     )
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted("unsaved\n" + NEW)
-    assert await desk.person.lua("return {vim.bo.modified, vim.api.nvim_buf_line_count(0)}") == [True, 4]
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted("unsaved\n" + NEW)
+    assert await rig.person.lua("return {vim.bo.modified, vim.api.nvim_buf_line_count(0)}") == [True, 4]
 
 
-async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(desk: Desk) -> None:
-    path = await desk.opened("hello.lua", "return 1\n")
-    await desk.person.lua(
+async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(rig: Workstation) -> None:
+    path = await rig.opened("hello.lua", "return 1\n")
+    await rig.person.lua(
         """
         Fired = {}
         vim.api.nvim_create_autocmd(
@@ -291,49 +293,49 @@ async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(desk: D
           { callback = function(args) table.insert(Fired, args.event .. ' ' .. args.match) end })
         """
     )
-    await desk.shows(proposal(path, "return 1\n", "return 2\n"))
-    assert await desk.person.lua("return { vim.bo.syntax, vim.bo.filetype, vim.bo.swapfile, vim.bo.buflisted }") == [
+    await rig.shows(proposal(path, "return 1\n", "return 2\n"))
+    assert await rig.person.lua("return { vim.bo.syntax, vim.bo.filetype, vim.bo.swapfile, vim.bo.buflisted }") == [
         "lua", "", False, False,
     ]  # fmt: skip
-    await desk.person.types(":w<CR>")
-    await desk.decided()
-    assert await desk.person.lua("return Fired") == []
+    await rig.person.types(":w<CR>")
+    await rig.decided()
+    assert await rig.person.lua("return Fired") == []
 
 
-async def test_a_file_that_is_not_open_has_its_colours_too(desk: Desk) -> None:
-    await desk.shows(proposal(desk.folder / "new.c", "", "int x;\n"))
-    assert await desk.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
+async def test_a_file_that_is_not_open_has_its_colours_too(rig: Workstation) -> None:
+    await rig.shows(proposal(rig.folder / "new.c", "", "int x;\n"))
+    assert await rig.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
 
 
-async def test_a_text_that_can_not_be_shown_is_refused_before_anything_opens(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    before = await desk.picture()
+async def test_a_text_that_can_not_be_shown_is_refused_before_anything_opens(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    before = await rig.picture()
     for text in ("nul \0\n", "lone \ud800\n"):
         with pytest.raises(UnusableFile, match="Nothing was opened"):
-            await desk.editor.show(proposal(path, OLD, text))
-    assert await desk.picture() == before
-    assert await desk.person.lua(PENDING) == 0
+            await rig.editor.show(proposal(path, OLD, text))
+    assert await rig.picture() == before
+    assert await rig.person.lua(PENDING) == 0
 
 
-async def test_code_is_shown_as_one_text_that_may_be_changed(desk: Desk) -> None:
-    await desk.shows(proposal("", "", "print(1)\n", kind="code", title="Run this code?"))
-    assert "Run this code?" in await desk.person.lua("return require('drawbridge.view_bar').line()")
-    await desk.person.types("A + 1<Esc>:w<CR>")
-    assert await desk.decided() == Accepted("print(1) + 1\n")
+async def test_code_is_shown_as_one_text_that_may_be_changed(rig: Workstation) -> None:
+    await rig.shows(proposal("", "", "print(1)\n", kind="code", title="Run this code?"))
+    assert "Run this code?" in await rig.person.lua("return require('drawbridge.view_bar').line()")
+    await rig.person.types("A + 1<Esc>:w<CR>")
+    assert await rig.decided() == Accepted("print(1) + 1\n")
 
 
-async def test_undo_does_not_empty_the_proposed_text(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types("ddu:earlier 1f<CR>u")
-    assert await desk.person.lines() == NEW.splitlines()
-    await desk.person.types(":w<CR>")
-    assert await desk.decided() == Accepted(NEW)
+async def test_undo_does_not_empty_the_proposed_text(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types("ddu:earlier 1f<CR>u")
+    assert await rig.person.lines() == NEW.splitlines()
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(NEW)
 
 
-async def test_user_autocommands_tell_of_views(desk: Desk) -> None:
-    path = await desk.opened("hello.txt", OLD)
-    await desk.person.lua(
+async def test_user_autocommands_tell_of_views(rig: Workstation) -> None:
+    path = await rig.opened("hello.txt", OLD)
+    await rig.person.lua(
         """
         Heard = {}
         vim.api.nvim_create_autocmd('User', { pattern = 'Drawbridge*', callback = function(args)
@@ -343,99 +345,99 @@ async def test_user_autocommands_tell_of_views(desk: Desk) -> None:
         end })
         """
     )
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(":w<CR>")
-    await desk.decided()
-    assert await desk.person.lua("return Heard") == [
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types(":w<CR>")
+    await rig.decided()
+    assert await rig.person.lua("return Heard") == [
         ["DrawbridgeDiffOpened", str(path), ""],
         ["DrawbridgeDiffClosed", str(path), "accepted"],
     ]
 
 
 @pytest.mark.parametrize("many", [2])
-async def test_the_next_proposal_waits_while_one_is_looked_at(desk: Desk, many: int) -> None:
-    first, second = await desk.opened("a.txt", OLD), desk.file("b.txt", OLD)
-    await desk.shows(proposal(first, OLD, NEW, id="1"))
-    await desk.editor.show(proposal(second, OLD, "second\n", id="2"))
-    pending = await desk.person.lua("return require('drawbridge.review').pending()")
+async def test_the_next_proposal_waits_while_one_is_looked_at(rig: Workstation, many: int) -> None:
+    first, second = await rig.opened("a.txt", OLD), rig.file("b.txt", OLD)
+    await rig.shows(proposal(first, OLD, NEW, id="1"))
+    await rig.editor.show(proposal(second, OLD, "second\n", id="2"))
+    pending = await rig.person.lua("return require('drawbridge.review').pending()")
     assert [(one["id"], one["shown"]) for one in pending] == [("1", True), ("2", False)]
-    assert await desk.person.lines() == NEW.splitlines()
-    await desk.person.types(":w<CR>")
-    await desk.person.until("return vim.fn.getline(1) == 'second'")
-    await desk.person.types(":q<CR>")
-    await settled(lambda: len(desk.decisions) == many, "both decisions")
-    assert desk.decisions == [("1", Accepted(NEW)), ("2", Rejected())]
+    assert await rig.person.lines() == NEW.splitlines()
+    await rig.person.types(":w<CR>")
+    await rig.person.until("return vim.fn.getline(1) == 'second'")
+    await rig.person.types(":q<CR>")
+    await settled(lambda: len(rig.decisions) == many, "both decisions")
+    assert rig.decisions == [("1", Accepted(NEW)), ("2", Rejected())]
 
 
-async def test_a_proposal_under_the_cursor_goes_before_the_newest(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW, id="1"))
-    await desk.person.lua("vim.cmd('tabfirst')")
-    await desk.shows(proposal(path, OLD, "second\n", id="2"))
-    await desk.person.lua("require('drawbridge.review').reject()")
-    await settled(lambda: len(desk.decisions) == 1, "a decision")
-    await desk.person.lua("vim.cmd('tabfirst') require('drawbridge.review').accept()")
-    await settled(lambda: len(desk.decisions) == 2, "two decisions")
-    assert desk.decisions == [("2", Rejected()), ("1", Accepted(NEW))]
+async def test_a_proposal_under_the_cursor_goes_before_the_newest(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW, id="1"))
+    await rig.person.lua("vim.cmd('tabfirst')")
+    await rig.shows(proposal(path, OLD, "second\n", id="2"))
+    await rig.person.lua("require('drawbridge.review').reject()")
+    await settled(lambda: len(rig.decisions) == 1, "a decision")
+    await rig.person.lua("vim.cmd('tabfirst') require('drawbridge.review').accept()")
+    await settled(lambda: len(rig.decisions) == 2, "two decisions")
+    assert rig.decisions == [("2", Rejected()), ("1", Accepted(NEW))]
 
 
-async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.options("{ idle_ms = 60000 }")
-    await desk.person.types("j")
-    await desk.editor.show(proposal(path, OLD, NEW))
-    assert await desk.person.lua("return require('drawbridge.review').accept()") is False
-    assert await desk.person.lines() == NEW.splitlines()
-    assert desk.decisions == []
-    assert await desk.person.lua("return require('drawbridge.review').accept()") is True
-    assert await desk.decided() == Accepted(NEW)
+async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.options("{ idle_ms = 60000 }")
+    await rig.person.types("j")
+    await rig.editor.show(proposal(path, OLD, NEW))
+    assert await rig.person.lua("return require('drawbridge.review').accept()") is False
+    assert await rig.person.lines() == NEW.splitlines()
+    assert rig.decisions == []
+    assert await rig.person.lua("return require('drawbridge.review').accept()") is True
+    assert await rig.decided() == Accepted(NEW)
 
 
-async def test_edits_are_not_thrown_away_by_a_slip(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types("x:q<CR>")
-    await desk.quiet()
-    assert desk.decisions == []
-    assert "E37" in await desk.person.messages()
-    await desk.person.types(":q!<CR>")
-    assert await desk.decided() == Rejected()
+async def test_edits_are_not_thrown_away_by_a_slip(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types("x:q<CR>")
+    await rig.quiet()
+    assert rig.decisions == []
+    assert "E37" in await rig.person.messages()
+    await rig.person.types(":q!<CR>")
+    assert await rig.decided() == Rejected()
 
 
-async def test_a_line_of_the_persons_own_above_the_window_is_theirs_again(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    option = await desk.person.lua("return vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'")
+async def test_a_line_of_the_persons_own_above_the_window_is_theirs_again(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    option = await rig.person.lua("return vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'")
     own = f"return vim.api.nvim_get_option_value('{option}', {{ scope = 'local' }})"
     for global_value, local_value in (("global", ""), ("global", "mine"), ("", "")):
-        await desk.person.lua(f"vim.go.{option}, vim.wo.{option} = ...", global_value, local_value)
-        await laid_out(desk, "vertical", "current")
-        before = await desk.person.lua(own)
-        await desk.shows(proposal(path, OLD, NEW))
-        await desk.person.types(":q<CR>")
-        await desk.decided()
-        assert await desk.person.lua(own) == before
+        await rig.person.lua(f"vim.go.{option}, vim.wo.{option} = ...", global_value, local_value)
+        await laid_out(rig, "vertical", "current")
+        before = await rig.person.lua(own)
+        await rig.shows(proposal(path, OLD, NEW))
+        await rig.person.types(":q<CR>")
+        await rig.decided()
+        assert await rig.person.lua(own) == before
 
 
-async def test_a_tab_page_the_person_went_to_is_left_alone(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.lua("vim.cmd('tabnew') vim.cmd('split')")
-    await desk.person.types("itext")
-    before = await desk.person.lua("return { vim.api.nvim_get_current_win(), vim.fn.winlayout(), vim.fn.mode() }")
-    await desk.editor.withdraw("1")
-    await desk.person.types(" more")
-    after = await desk.person.lua("return { vim.api.nvim_get_current_win(), vim.fn.winlayout(), vim.fn.mode() }")
+async def test_a_tab_page_the_person_went_to_is_left_alone(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.lua("vim.cmd('tabnew') vim.cmd('split')")
+    await rig.person.types("itext")
+    before = await rig.person.lua("return { vim.api.nvim_get_current_win(), vim.fn.winlayout(), vim.fn.mode() }")
+    await rig.editor.withdraw("1")
+    await rig.person.types(" more")
+    after = await rig.person.lua("return { vim.api.nvim_get_current_win(), vim.fn.winlayout(), vim.fn.mode() }")
     assert after == before
-    assert await desk.person.lines() == ["text more"]
+    assert await rig.person.lines() == ["text more"]
 
 
-async def test_leaving_neovim_with_a_proposal_open_is_no_decision(desk: Desk) -> None:
-    path = await desk.opened("a.txt", OLD)
-    await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(":qa!<CR>")
-    await settled(lambda: bool(desk.events) and type(desk.events[-1]).__name__ == "Gone", "the end")
+async def test_leaving_neovim_with_a_proposal_open_is_no_decision(rig: Workstation) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.shows(proposal(path, OLD, NEW))
+    await rig.person.types(":qa!<CR>")
+    await settled(lambda: bool(rig.events) and type(rig.events[-1]).__name__ == "Gone", "the end")
     await asyncio.sleep(0)
-    assert desk.decisions == []
+    assert rig.decisions == []
 
 
 def test_the_layouts_of_the_tests_are_those_of_the_options() -> None:

@@ -9,37 +9,37 @@ import pytest
 
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import Accepted, Rejected
-from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, proposes, screen_desk, sees
-from tests.nvim.rig import Desk, on_screen, proposal
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, proposes, screen_rig, sees
+from tests.nvim.rig import Workstation, on_screen, proposal
 from tests.programs import each_nvim
 
 
 @pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
 @pytest.mark.parametrize("program", each_nvim())
 async def test_the_counts_follow_edits(program: Path, tmp_path: Path, layout: str) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await desk.options(f"{{ diff = {{ layout = '{layout}' }} }}")
-        await proposes(desk)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options(f"{{ diff = {{ layout = '{layout}' }} }}")
+        await proposes(rig)
         await sees(pane, r"\+2 −1")
-        await desk.person.types("Gofive<Esc>")
+        await rig.person.types("Gofive<Esc>")
         await sees(pane, r"\+3 −1")
-        await desk.person.types("gg:2<CR>:DrawbridgeRejectHunk<CR>")
+        await rig.person.types("gg:2<CR>:DrawbridgeRejectHunk<CR>")
         await sees(pane, r"\+2 −0")
         if layout != "inline":
-            await desk.person.types("Gdo")
+            await rig.person.types("Gdo")
             await sees(pane, r"\+0 −0")
 
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_an_edited_proposal_shows_how_to_reject_it(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await proposes(desk)
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await proposes(rig)
         await sees(pane, ":q rejects")
-        await desk.person.until(SHOWN)
-        await desk.person.types("x")
+        await rig.person.until(SHOWN)
+        await rig.person.types("x")
         await sees(pane, ":q! rejects")
-        await desk.person.types(":q!<CR>")
-        assert await desk.decided() == Rejected()
+        await rig.person.types(":q!<CR>")
+        assert await rig.decided() == Rejected()
 
 
 @pytest.mark.parametrize(("key", "decision"), [("y", Accepted("one\nWO\nthree\nfour\n")), ("n", Rejected())])
@@ -48,23 +48,23 @@ async def test_an_edited_proposal_shows_how_to_reject_it(program: Path, tmp_path
 async def test_a_yes_to_save_changes_accepts(
     program: Path, tmp_path: Path, how: str, key: str, decision: Accepted | Rejected
 ) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
+    async with screen_rig(program, tmp_path) as (rig, pane):
         if not how.startswith(":"):
-            await desk.person.lua("vim.o.confirm = true")
-        await proposes(desk)
-        await desk.person.until(SHOWN)
-        await desk.person.types("x")
+            await rig.person.lua("vim.o.confirm = true")
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        await rig.person.types("x")
         if how == "key":
             await asyncio.to_thread(pane.press, "C-w")
         await asyncio.to_thread(pane.type, {"confirm": ":q\r", "key": "q"}.get(how, how))
         await sees(pane, "Save changes to")
         await asyncio.to_thread(pane.type, key)
-        if key == "y" and await desk.person.lua("return vim.fn.has('nvim-0.10') == 0"):
+        if key == "y" and await rig.person.lua("return vim.fn.has('nvim-0.10') == 0"):
             # It can't tell a Yes from a plugin that saves by itself, so it shows what to do.
-            await desk.person.until("return vim.fn.execute('messages'):find('not accepted: use :w', 1, true) ~= nil")
-            assert desk.decisions == []
+            await rig.person.until("return vim.fn.execute('messages'):find('not accepted: use :w', 1, true) ~= nil")
+            assert rig.decisions == []
         else:
-            assert await desk.decided() == decision
+            assert await rig.decided() == decision
 
 
 AUTOSAVE = "vim.cmd('autocmd QuitPre,WinLeave,BufLeave * ++nested silent! write')"
@@ -72,15 +72,15 @@ AUTOSAVE = "vim.cmd('autocmd QuitPre,WinLeave,BufLeave * ++nested silent! write'
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_plugin_that_saves_on_quitting_does_not_accept(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await desk.person.lua(AUTOSAVE + " vim.o.confirm = true")
-        await proposes(desk)
-        await desk.person.until(SHOWN)
-        await desk.person.types("x")
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua(AUTOSAVE + " vim.o.confirm = true")
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        await rig.person.types("x")
         await asyncio.to_thread(pane.type, ":q\r")
         await sees(pane, "Save changes to")
         await asyncio.to_thread(pane.type, "n")
-        assert await desk.decided() == Rejected()
+        assert await rig.decided() == Rejected()
 
 
 @pytest.mark.parametrize("layout", ["vertical", "inline"])
@@ -91,52 +91,52 @@ async def test_names_are_paths_of_the_project(program: Path, tmp_path: Path, lay
         (tmp_path / "src" / name / "__init__.py").write_text(OLD)
     async with on_screen(program, cwd=tmp_path, rows=20, columns=130) as (person, pane):
         editor = await Neovim.connect(person.address)
-        desk = Desk(person, editor, tmp_path)
-        await editor.start(desk.events.append)
-        await desk.options(f"{{ diff = {{ layout = '{layout}' }} }}")
+        rig = Workstation(person, editor, tmp_path)
+        await editor.start(rig.events.append)
+        await rig.options(f"{{ diff = {{ layout = '{layout}' }} }}")
         for name in ("a", "b"):
-            await desk.shows(proposal(tmp_path / "src" / name / "__init__.py", OLD, NEW, id=name))
+            await rig.shows(proposal(tmp_path / "src" / name / "__init__.py", OLD, NEW, id=name))
             await sees(pane, rf"src/{name}/__init__\.py")
             assert await person.lua("return vim.fn.bufname()") == f"src/{name}/__init__.py (proposal)"
             await person.types(":w<CR>")
-            await desk.decided()
-        await desk.shows(proposal(tmp_path / "src" / "new.py", "", NEW, id="new"))
+            await rig.decided()
+        await rig.shows(proposal(tmp_path / "src" / "new.py", "", NEW, id="new"))
         await sees(pane, r"src/new\.py.*new file")
         await person.types(":q<CR>")
-        await desk.decided()
+        await rig.decided()
         await editor.close()
 
 
-async def test_odd_names_can_be_answered(desk: Desk) -> None:
+async def test_odd_names_can_be_answered(rig: Workstation) -> None:
     for name in ("a [1], {x}*?.txt", "we ird\\~$^.txt", "x#%y.txt", "(proposal)"):
-        path = await desk.opened(name.replace("*", ""), OLD)
-        await desk.shows(proposal(path, OLD, NEW))
-        await desk.person.types(":w<CR>")
-        assert await desk.decided() == Accepted(NEW), name
+        path = await rig.opened(name.replace("*", ""), OLD)
+        await rig.shows(proposal(path, OLD, NEW))
+        await rig.person.types(":w<CR>")
+        assert await rig.decided() == Accepted(NEW), name
 
 
 @pytest.mark.parametrize("keys", ["<C-w>o", "<C-w>h:q<CR>", "<C-w>h<C-w>o"])
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_rejection_by_closing_windows_is_shown(program: Path, tmp_path: Path, keys: str) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await proposes(desk)
-        await desk.person.until(SHOWN)
-        await desk.person.types(keys)
-        assert await desk.decided() == Rejected()
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        await rig.person.types(keys)
+        assert await rig.decided() == Rejected()
         await sees(pane, r"rejected: hello\.txt; one of its windows was closed *│")
-        assert await desk.person.lua("return vim.tbl_count(vim.api.nvim_list_wins())") == 2, "the file and the notice"
+        assert await rig.person.lua("return vim.tbl_count(vim.api.nvim_list_wins())") == 2, "the file and the notice"
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_refusal_is_in_front_of_a_terminal(program: Path, tmp_path: Path) -> None:
-    async with screen_desk(program, tmp_path) as (desk, pane):
-        await desk.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
-        await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
+        await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
         words = "No diff: Claude Code wants to change lines of app.py that you have not saved."
-        await desk.editor.notify(words, "warn")
+        await rig.editor.notify(words, "warn")
         await sees(pane, "No diff: Claude Code wants")
-        await desk.person.lua("vim.cmd('stopinsert')")
-        await desk.person.until("return vim.api.nvim_get_mode().mode ~= 't'")
-        await desk.person.types(":DrawbridgeStatus<CR>")
+        await rig.person.lua("vim.cmd('stopinsert')")
+        await rig.person.until("return vim.api.nvim_get_mode().mode ~= 't'")
+        await rig.person.types(":DrawbridgeStatus<CR>")
         await sees(pane, r"last +\d\d:\d\d  No diff: Claude Code")

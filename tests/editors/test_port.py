@@ -1,4 +1,4 @@
-"""What every editor does: one suite for the real ones and the twin that stands for them in other tests."""
+"""What every editor does: one suite for the real ones and for the fake one that other tests use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to be a bad peer of the WebSocket door: bytes to send, and how to leave. Reproducible from one ``Random``."""
+"""Attacks on a bridge's WebSocket: bytes to send, and ways to disconnect. Reproducible from one ``Random``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to be a bad client of the agent server, most of them with the token. Reproducible from one ``Random``."""
+"""Attacks of a client on the agent server, most of them with the token. Reproducible from one ``Random``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = sorted({field for row in COMMANDS for field in row.request.__struct_fie
 
 
 class ServerAttacker(Attacker):
-    """``projects``: ids of those that are there, for requests that mean something."""
+    """``projects``: ids of existing projects, for requests that can be executed."""
 
     def __init__(self, port: int, token: str, random: Random, projects: list[str], path: str) -> None:
         super().__init__(port, token, random)

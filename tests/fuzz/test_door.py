@@ -27,15 +27,17 @@ from tests.waiting import PATIENCE, until
 ATTACKERS = 6
 """At once."""
 
-LONGEST_WAIT = 5.0
-USUAL_WAIT = 0.5
-"""Seconds, the median of a good peer's visits. Some milliseconds on a quiet machine; the attackers need its cores, too."""
+LONGEST_WAIT = PATIENCE
+USUAL_WAIT, SLOWER = 0.5, 20
+"""The median of a good peer's visits: so many seconds, and so many times a visit before the siege. Some milliseconds on a
+quiet machine; the attackers need its cores, too."""
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
 
-async def test_a_short_siege(tmp_path: Path) -> None:
-    await besiege(tmp_path, 600)
+@pytest.mark.parametrize("attacks", [200, pytest.param(600, marks=pytest.mark.thorough)])
+async def test_a_short_siege(tmp_path: Path, attacks: int) -> None:
+    await besiege(tmp_path, attacks)
 
 
 @pytest.mark.slow
@@ -67,6 +69,7 @@ async def withstand(besieged: Bridge, path: Path, attacks: int, seed: int) -> No
     process = psutil.Process(besieged.process.pid)
     await siege(besieged, 100, seed - 1)  # so that everything is loaded and warm
     async with besieged.dial() as client:
+        calm = statistics.median([await seconds_of_a_visit(besieged, client, path) for _ in range(5)])
         files, memory = process.num_fds(), process.memory_info().rss
         besieging = asyncio.create_task(siege(besieged, attacks, seed))
         waits = []
@@ -74,7 +77,7 @@ async def withstand(besieged: Bridge, path: Path, attacks: int, seed: int) -> No
             waits.append(await seconds_of_a_visit(besieged, client, path))
         await besieging
         assert max(waits) < LONGEST_WAIT
-        assert statistics.median(waits) < USUAL_WAIT
+        assert statistics.median(waits) < USUAL_WAIT + SLOWER * calm
         await until(lambda: process.num_fds() <= files, "the end of all connections")
         assert process.memory_info().rss - memory < MEMORY_GROWTH
 
@@ -98,7 +101,7 @@ async def seconds_of_a_visit(besieged: Bridge, client: ClientConnection, path: P
     cli = await Cli(besieged.port, besieged.token).greet()
     async with await cli.listen() as stream:
         await cli.open_diff(str(path), "x\n")
-        assert await stream.hear("ide/diffRejected") == {"filePath": str(path)}
+        assert await stream.receive("ide/diffRejected") == {"filePath": str(path)}
         await cli.delete()
     return time.perf_counter() - before
 

@@ -22,8 +22,8 @@ from drawbridge.server.sessions.audience import replayed
 from drawbridge.server.store.lines import compose, parse
 from drawbridge.server.store.log import Direction, History
 from tests.chaos.rig import seeded
+from tests.server.core_rig import Client, serving
 from tests.server.store.rig import NOON, open_history
-from tests.server.twin import Client, serving
 
 NOISE = [b"", b"\n", b"\x00", b"\xff\xfe", b"{}", b"[" * 600, b'"', b"}", b'{"seq":1}', b"\r\n", b"\xe2\x80\xa8"]
 VALUES: list[Any] = [

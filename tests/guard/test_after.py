@@ -14,7 +14,7 @@ from . import editors
 from .conftest import Guard
 from .payloads import KEPT, A, Payload, bash, edit, edited, recorded
 
-STILL = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
+STILL: dict[str, Any] = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
 
 
 def context(answer: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ def test_after_anything_else_whatever_has_changed(guard: Guard, payload: Payload
     neovim = guard.neovim({A: {}})
     assert guard.say(payload) == {}
     [params] = neovim.params_of("refresh_buffer")
-    assert set(params) == {"backups"}
+    assert set(params) == {"backups"} | ({"watched"} if payload["hook_event_name"] == "FileChanged" else set())
 
 
 def test_after_a_read_nothing(guard: Guard) -> None:
@@ -79,6 +79,15 @@ def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     assert guard.say(recorded("claude", "FileChanged")) == {}
     assert neovim.told == ["a.py changed on disk; your text was not touched"]
+
+
+def test_after_a_command_the_agent_is_informed_of_what_the_person_was_notified_of_before(guard: Guard) -> None:
+    """The event of a watched file may come first: the command still runs, or its end is late."""
+    noticed = STILL["kept"][0] | {"notified": True}
+    neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL | {"kept": [noticed]}})
+    told = context(guard.say(recorded("claude", "PostToolUse", "Bash")))
+    assert told.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
+    assert neovim.told == []
 
 
 def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:

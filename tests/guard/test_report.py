@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.guard import find, report
+from drawbridge.guard import calls, find, report
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
 
@@ -54,6 +55,10 @@ class Server:
         self.gone = threading.Event()
         """Somebody who was waiting has gone."""
         self._go_on = threading.Event()
+        self.context = ""
+        """What is handed over to a hook that takes it."""
+        self.received = b""
+        """What such a hook has sent then."""
         self._listener = listener
         self._listener.setblocking(True)
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -77,6 +82,11 @@ class Server:
                 if name(self.heard[-1]["payload"]) == "PermissionRequest":
                     self.asked.set()
                     self._wait(connection, lines)
+                elif self.heard[-1].get("takes") and self.context:
+                    connection.sendall(json.dumps({"decision": None, "context": self.context}).encode() + b"\n")
+                    self.received = lines.read()
+                elif self.heard[-1].get("takes"):
+                    self._wait(connection, lines)
 
     def _wait(self, connection: socket.socket, lines: Any) -> None:
         connection.settimeout(0.02)
@@ -86,7 +96,8 @@ class Server:
                     self.gone.set()
                     return
         connection.settimeout(None)
-        connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # a hook that has given up meanwhile reads no answer
+            connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
 
     def end(self) -> None:
         self._go_on.set()
@@ -113,16 +124,67 @@ def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
     told = dict(payload)
     for left_out in ("tool_response", "session_crons"):
         told.pop(left_out, None)
-    assert server.heard == [{"type": "hook", "pid": os.getppid(), "payload": told}]
+    assert server.heard == [{"type": "hook", "agent": "claude", "pid": os.getppid(), "payload": told}]
 
 
-@pytest.mark.parametrize(
-    "payload", [edit(), bash("ls"), recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")]
-)
+@pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
 def test_what_is_none_of_its_business_is_not_told(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.say(payload) == {}
     server.end()
     assert server.heard == []
+
+
+@pytest.mark.parametrize("payload", [edit(), bash("ls")], ids=["edit", "command"])
+def test_before_a_tool_that_may_write_the_server_is_waited_for(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch, payload: Payload
+) -> None:
+    """It reports that it is not ready, and closes the connection once it is. What the tool is to do does not concern it."""
+    monkeypatch.setattr(report, "REPLY_SECONDS", PATIENCE)
+    monkeypatch.setattr(report, "CHECKPOINT_SECONDS", PATIENCE)
+    heard: list[dict[str, Any]] = []
+    with private_socket.listening() as listener:
+        listener.setblocking(True)
+        done = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                heard.append(json.loads(lines.readline()))
+                connection.sendall(b"{}\n")
+                connection.settimeout(0.2)
+                with contextlib.suppress(TimeoutError):  # the hook does not hang up meanwhile
+                    heard.append({"more": connection.recv(1).decode()})
+                done.set()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert guard.say(payload) == {}
+        assert done.is_set()
+        thread.join(PATIENCE)
+    told = {name: value for name, value in payload.items() if name != "tool_input"}
+    assert heard == [{"type": "hook", "agent": "claude", "pid": os.getppid(), "payload": told}]
+
+
+def test_a_tool_does_not_wait_for_a_server_that_hangs(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "REPLY_SECONDS", 0.1)
+    with private_socket.listening():
+        assert guard.say(edit()) == {}
+
+
+def test_a_tool_does_not_wait_long_for_a_server_that_is_not_ready(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "CHECKPOINT_SECONDS", 0.1)
+    waits: list[float | None] = []
+
+    def not_ready(connected: socket.socket, until: float | None) -> bytes | None:
+        waits.append(until)
+        return b"{}\n" if len(waits) == 1 else None
+
+    monkeypatch.setattr(report, "_wait", not_ready)
+    assert guard.say(edit()) == {}
+    assert len(waits) == 2
+    assert None not in waits
 
 
 @pytest.mark.parametrize(
@@ -202,7 +264,7 @@ def test_a_subagents_question_never_waits_long(
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
-    assert server.asked.is_set()
+    assert server.asked.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
@@ -407,3 +469,50 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
         else:
             process.stdout.close()
             assert process.wait(PATIENCE) == 0
+
+
+def wait_for(payload: Payload) -> None:
+    """Something waits for the session of this payload."""
+    (Path(private_socket.directory()) / f"{payload['session_id']}{report.WAITING}").touch()
+
+
+@pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit"])
+def test_what_waits_at_the_server_is_handed_over_to_the_agent(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setattr(report, "HANDOVER_SECONDS", PATIENCE)
+    payload, server.context = recorded("claude", event), "I have reviewed \U0001f600 <b>your</b> changes."
+    assert guard.say(payload) == {}, "nothing waits for this session"
+    wait_for(payload)
+    assert guard.say(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
+    server.end()
+    assert [line.get("takes", False) for line in server.heard] == [False, True]
+    assert server.received == b"\n", "it reports that it has received it"
+
+
+def test_a_hook_waits_a_second_at_most_for_what_is_handed_over(guard: Guard, server: Server) -> None:
+    """The server hangs, and learns that the hook has gone."""
+    payload = recorded("claude", "Stop")
+    wait_for(payload)
+    began = time.monotonic()
+    assert guard.say(payload) == {}
+    assert time.monotonic() - began > 0.9 * report.HANDOVER_SECONDS  # clocks differ by less than a millisecond
+    assert server.gone.wait(PATIENCE)
+
+
+def test_a_hook_without_anything_to_take_does_not_wait(guard: Guard, server: Server) -> None:
+    """Another session's file is no reason to."""
+    wait_for({"session_id": "another"})
+    assert guard.say(recorded("claude", "Stop")) == {}
+    server.end()
+    assert "takes" not in server.heard[0]
+
+
+@pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])
+def test_what_is_handed_over_comes_before_the_other_context(others: str, kept: bool) -> None:
+    """Claude Code moves more than 10,000 characters to a file."""
+    call = calls.Call("claude", calls.PROMPT, recorded("claude", "UserPromptSubmit"))
+    call.handed = "Two comments."
+    answer = json.loads(calls.add_context(call, others))
+    context = answer["hookSpecificOutput"]["additionalContext"]
+    assert context == (f"Two comments.\n\n{others}" if kept else "Two comments.")

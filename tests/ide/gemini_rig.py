@@ -132,7 +132,7 @@ class Stream:
         block, _, self._text = self._text.partition("\n\n")
         return dict(line.split(": ", 1) for line in block.split("\n"))
 
-    async def hear(self, method: str) -> Any:
+    async def receive(self, method: str) -> Any:
         """The parameters of the next message of that kind."""
         while (message := await self.message()) is not None:
             assert message.keys() == {"jsonrpc", "method", "params"}
@@ -142,7 +142,7 @@ class Stream:
 
     async def files(self) -> list[Any]:
         """The open files of the next context."""
-        files: list[Any] = (await self.hear("ide/contextUpdate"))["workspaceState"]["openFiles"]
+        files: list[Any] = (await self.receive("ide/contextUpdate"))["workspaceState"]["openFiles"]
         return files
 
 
@@ -224,7 +224,7 @@ async def connected(rig: BridgeRig) -> AsyncIterator[tuple[Cli, Stream]]:
     """A CLI with a session and an open stream that has said the context."""
     cli = await Cli(rig.port, rig.token).greet()
     async with await cli.listen() as stream:
-        await stream.hear("ide/contextUpdate")
+        await stream.receive("ide/contextUpdate")
         yield cli, stream
 
 

@@ -39,6 +39,7 @@ class FakeWebSocket:
         self.congested = False
 
     address = "127.0.0.1"
+    compressed = False
 
     def send(self, data: bytes) -> None:
         if self.closed is None:

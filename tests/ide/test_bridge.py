@@ -30,7 +30,7 @@ class Agent:
 
     async def ask(self, **members: Any) -> Any:
         await self.say(id=1, **members)
-        while "id" not in (message := await self.hear()):
+        while "id" not in (message := await self.receive()):
             pass
         return message["result"]
 
@@ -38,7 +38,7 @@ class Agent:
         result = await self.ask(method="tools/call", params={"name": tool, "arguments": arguments})
         return [item["text"] for item in result["content"]]
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         async with asyncio.timeout(PATIENCE):
             message = json.loads(await self.client.recv())
         if "method" in message:
@@ -48,7 +48,7 @@ class Agent:
     async def notice(self, method: str) -> Any:
         """The parameters of the next notice of that kind."""
         while not any(name == method for name, _ in self.notices):
-            await self.hear()
+            await self.receive()
         [at, *_] = [at for at, (name, _) in enumerate(self.notices) if name == method]
         return self.notices.pop(at)[1]
 

@@ -52,7 +52,7 @@ async def test_a_proposal_is_shown_with_what_it_changes_and_who_asks(rig: Bridge
 async def test_what_is_accepted_is_told_and_the_cli_writes_it(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("zwei\n"))
-        assert await stream.hear("ide/diffAccepted") == {"filePath": rig.path(), "content": "zwei\n"}
+        assert await stream.receive("ide/diffAccepted") == {"filePath": rig.path(), "content": "zwei\n"}
         assert Path(rig.path()).read_text() == "one\ntwo\n", "we never write"
 
 
@@ -60,7 +60,7 @@ async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
     rig.editor.open(rig.path())
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("ONE\ntwo\n"))
-        await stream.hear("ide/diffAccepted")
+        await stream.receive("ide/diffAccepted")
         Path(rig.path()).write_text("ONE\ntwo\n")
         await until(lambda: rig.editor.buffers[rig.path()].text == "ONE\ntwo\n")
 
@@ -68,7 +68,7 @@ async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
 async def test_a_rejection_is_told(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Rejected())
-        assert await stream.hear("ide/diffRejected") == {"filePath": rig.path()}
+        assert await stream.receive("ide/diffRejected") == {"filePath": rig.path()}
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}/../{}", "/{}", "//{}"])
@@ -79,7 +79,7 @@ async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: s
     async with connected(rig) as (cli, stream):
         await cli.open_diff(spelled, "la\n")
         rig.editor.decide((await rig.shown())[0], Accepted("la\n"))
-        assert (await stream.hear("ide/diffAccepted"))["filePath"] == spelled
+        assert (await stream.receive("ide/diffAccepted"))["filePath"] == spelled
 
 
 async def test_a_new_file_is_proposed_beside_nothing(rig: BridgeRig) -> None:
@@ -87,7 +87,7 @@ async def test_a_new_file_is_proposed_beside_nothing(rig: BridgeRig) -> None:
         proposal = await propose(rig, cli, "la\n", "new.txt")
         assert rig.editor.shown[proposal].old_text == ""
         rig.editor.decide(proposal, Accepted("la\n"))
-        await stream.hear("ide/diffAccepted")
+        await stream.receive("ide/diffAccepted")
         assert not Path(rig.path("new.txt")).exists()
 
 
@@ -114,7 +114,7 @@ async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(rig: Br
 async def test_an_empty_text_that_was_proposed_is_accepted(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli, ""), Accepted(""))
-        assert (await stream.hear("ide/diffAccepted"))["content"] == ""
+        assert (await stream.receive("ide/diffAccepted"))["content"] == ""
 
 
 # decided elsewhere
@@ -151,10 +151,10 @@ async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.edit(await propose(rig, cli), "EINS\n")
         assert await cli.body("acceptDiff", filePath=rig.path()) == {"decided": True}
-        assert await stream.hear("ide/diffAccepted") == {"filePath": rig.path(), "content": "EINS\n"}
+        assert await stream.receive("ide/diffAccepted") == {"filePath": rig.path(), "content": "EINS\n"}
         await propose(rig, cli, "LA\n", "song.txt")
         assert await cli.body("rejectDiff", filePath=rig.path("song.txt")) == {"decided": True}
-        assert await stream.hear("ide/diffRejected") == {"filePath": rig.path("song.txt")}
+        assert await stream.receive("ide/diffRejected") == {"filePath": rig.path("song.txt")}
         assert await cli.body("acceptDiff", filePath=rig.path()) == {"decided": False}
         await gone(rig)
         assert Path(rig.path()).read_text() == "one\ntwo\n"
@@ -178,12 +178,12 @@ async def test_a_proposal_that_waits_for_another_agents_can_be_closed(rig: Bridg
         await two.open_diff(rig.path(), "UNO\ntwo\n")
         assert list(rig.editor.shown) == [first]
         rig.editor.decide(first, Rejected())
-        await one_hears.hear("ide/diffRejected")
+        await one_hears.receive("ide/diffRejected")
         await until(lambda: rig.editor.shown)
         [(second, shown)] = rig.editor.shown.items()
         assert shown.new_text == "UNO\ntwo\n"
         rig.editor.decide(second, Rejected())
-        assert await two_hears.hear("ide/diffRejected")
+        assert await two_hears.receive("ide/diffRejected")
 
 
 async def test_two_agents_wait_for_each_other_at_one_file_and_not_at_two(rig: BridgeRig) -> None:
@@ -199,7 +199,7 @@ async def test_two_agents_wait_for_each_other_at_one_file_and_not_at_two(rig: Br
         await cli.open_diff(rig.path(), "one\ntwo\nTHREE\n")
         other = await propose(rig, cli, "LA\n", "song.txt")
         rig.editor.decide(other, Accepted("LA\n"))
-        assert (await stream.hear("ide/diffAccepted"))["filePath"] == rig.path("song.txt")
+        assert (await stream.receive("ide/diffAccepted"))["filePath"] == rig.path("song.txt")
         assert list(rig.editor.shown) == [first]
 
         rig.editor.decide(first, Accepted("ONE\ntwo\nthree\n"))
@@ -211,7 +211,7 @@ async def test_two_agents_wait_for_each_other_at_one_file_and_not_at_two(rig: Br
         assert shown.old_text == "ONE\ntwo\nthree\n"
         assert shown.new_text == "ONE\ntwo\nTHREE\n", "on top of the other's"
         rig.editor.decide(second, Accepted(shown.new_text))
-        assert (await stream.hear("ide/diffAccepted"))["content"] == "ONE\ntwo\nTHREE\n"
+        assert (await stream.receive("ide/diffAccepted"))["content"] == "ONE\ntwo\nTHREE\n"
 
 
 async def ask_as_claude(claude: ClientConnection, path: str, text: str) -> None:
@@ -279,7 +279,7 @@ async def test_an_editor_that_hangs_is_a_rejection_after_the_answer(rig: BridgeR
     async with connected(rig) as (cli, stream):
         rig.editor.hung = True
         await cli.open_diff(rig.path(), "ONE\n")
-        assert await stream.hear("ide/diffRejected") == {"filePath": rig.path()}
+        assert await stream.receive("ide/diffRejected") == {"filePath": rig.path()}
         rig.editor.hung = False
         await propose(rig, cli)
 
@@ -331,7 +331,7 @@ async def test_a_bridge_that_is_ended_rejects_what_is_open_before_it_goes(folder
             assert await stream.files() == []
             await cli.open_diff(str(folder / "poem.txt"), "ONE\n")
             assert (await running.end(number))[0] == 0
-            assert await stream.hear("ide/diffRejected") == {"filePath": str(folder / "poem.txt")}
+            assert await stream.receive("ide/diffRejected") == {"filePath": str(folder / "poem.txt")}
             assert await stream.message() is None
     assert (folder / "poem.txt").read_text() == "one\ntwo\n"
 
@@ -341,7 +341,7 @@ async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
         cli = await Cli(running.port, running.token).greet()
         async with await cli.listen() as stream:
             await cli.open_diff("poem.txt", "ONE\n")
-            assert await stream.hear("ide/diffAccepted") == {"filePath": "poem.txt", "content": "ONE\n"}
+            assert await stream.receive("ide/diffAccepted") == {"filePath": "poem.txt", "content": "ONE\n"}
             assert await cli.body("closeDiff", filePath="poem.txt") == {}
 
 

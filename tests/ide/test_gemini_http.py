@@ -291,7 +291,7 @@ async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_aga
         [proposal] = await rig.shown()
         rig.editor.decide(proposal, Accepted("TWO\n"))
         async with await cli.listen(last_event_id=last_id) as stream:
-            assert (await stream.hear("ide/diffAccepted"))["content"] == "TWO\n"
+            assert (await stream.receive("ide/diffAccepted"))["content"] == "TWO\n"
             assert await stream.files() == []
             await until(lambda: rig.editor.announced[-1].agents == ("Gemini CLI",))
 

@@ -53,7 +53,7 @@ async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) ->
 
 async def test_where_nothing_is_open_that_is_told(cli: Cli) -> None:
     async with await cli.listen() as stream:
-        assert await stream.hear("ide/contextUpdate") == {"workspaceState": {"openFiles": []}}
+        assert await stream.receive("ide/contextUpdate") == {"workspaceState": {"openFiles": []}}
 
 
 async def test_each_move_is_told_and_the_file_in_front_comes_first(rig: BridgeRig) -> None:
@@ -137,14 +137,14 @@ async def test_a_second_stream_replaces_the_first(rig: BridgeRig) -> None:
         assert await second.files() == []
         assert await first.message() is None, "the first one is ended in good order"
         await decide(rig, cli, "ONE\n")
-        assert await second.hear("ide/diffAccepted")
+        assert await second.receive("ide/diffAccepted")
         assert len(rig.bridge.gemini._sessions) == 1
 
 
 async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         await decide(rig, cli, "ONE\n")
-        await stream.hear("ide/diffAccepted")
+        await stream.receive("ide/diffAccepted")
         last_id = stream.last_id
     await until(lambda: not rig.bridge.gemini.names, "the end of the stream")
     await decide(rig, cli, "SONG\n", "song.txt")
@@ -162,7 +162,7 @@ async def test_who_does_not_say_what_it_has_seen_is_sent_all(rig: BridgeRig, cli
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)
     async with await cli.listen(last_event_id=last_id) as stream:
-        assert (await stream.hear("ide/diffAccepted"))["content"] == "ONE\n"
+        assert (await stream.receive("ide/diffAccepted"))["content"] == "ONE\n"
         assert await stream.files() == []
 
 
@@ -199,7 +199,7 @@ async def test_events_need_no_session_and_hear_everybody(rig: BridgeRig) -> None
         assert await watcher.message()
         await two.open_diff(rig.path("song.txt"), "SONG\n")
         rig.editor.decide((await rig.shown())[0], Rejected())
-        assert await watcher.hear("ide/diffRejected") == {"filePath": rig.path("song.txt")}
+        assert await watcher.receive("ide/diffRejected") == {"filePath": rig.path("song.txt")}
         assert len(rig.bridge.agents) == 2, "a watcher is no agent"
     await until(lambda: not rig.bridge.gemini.names)
 
@@ -244,7 +244,7 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
                 await decide(rig, slow, text, f"new-{number}.txt")
                 await decide(rig, quick, f"{number}\n", f"quick-{number}.txt")
                 async with asyncio.timeout(PATIENCE):
-                    assert await stream.hear("ide/diffAccepted")
+                    assert await stream.receive("ide/diffAccepted")
             for number in range(200):
                 select(rig, "wide.txt", number % 2, 16_000)
                 await rig.settled()
@@ -253,7 +253,7 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
             assert sum(len(kept.data) for kept in backlog) < 3_000_000
 
             reading(stuffed_stream).resume_reading()
-            while (await stuffed_stream.hear("ide/diffAccepted"))["filePath"] != rig.path("new-11.txt"):
+            while (await stuffed_stream.receive("ide/diffAccepted"))["filePath"] != rig.path("new-11.txt"):
                 pass
             last = (await stuffed_stream.files())[0]
             assert last["selectedText"] == "b" * 16_000, "what is open now, and not all that was"
@@ -311,7 +311,7 @@ async def test_open_proposals_are_rejected_before_the_streams_end(folder: Path) 
         await rig.shown(2)
     async with stream, watcher:
         for each in (stream, watcher):
-            rejected = [await each.hear("ide/diffRejected") for _ in range(2)]
+            rejected = [await each.receive("ide/diffRejected") for _ in range(2)]
             assert [params["filePath"] for params in rejected] == [rig.path("poem.txt"), rig.path("song.txt")]
             assert await each.message() is None
 

@@ -91,7 +91,7 @@ class Replay:
         self._session = answer.headers.get("mcp-session-id", self._session)
         return answer
 
-    async def hear(self, exchange: int, like: Said, recorded_id: int) -> Said:
+    async def receive(self, exchange: int, like: Said, recorded_id: int) -> Said:
         """The next message of that kind; contexts on the way to the one that was recorded are passed over."""
         stream, message = self._streams[exchange], None
         async with asyncio.timeout(PATIENCE):
@@ -160,7 +160,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
             case {"exchange": exchange, "event": {"id": id, "data": message}}:
                 if id not in caused:
                     await person.cause(message)
-                assert comparable(await replay.hear(exchange, message, id)) == comparable(message)
+                assert comparable(await replay.receive(exchange, message, id)) == comparable(message)
                 write_as_the_cli_does(message)
             case {"exchange": exchange, "closed": True}:
                 await replay.close(exchange)

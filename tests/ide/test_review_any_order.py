@@ -264,5 +264,7 @@ async def inline(function: Callable[..., T], *arguments: Any) -> T:
     return function(*arguments)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+AnyOrder.TestCase.settings = settings(
+    max_examples=settings().max_examples * 3 // 2, stateful_step_count=40, deadline=None
+)
 TestAnyOrder = AnyOrder.TestCase

@@ -50,9 +50,13 @@ class Server:
         with contextlib.suppress(OSError):
             while line := await reader.readline():
                 self.heard.append(wire.decode_from_peer(line))
+                self.received(self.heard[-1])
                 if isinstance(self.heard[-1], wire.EditorDecision) and self.rules is not None:
                     self.says(wire.DecisionAck(self.heard[-1].id, self.rules))
         writer.close()
+
+    def received(self, line: wire.FromPeer) -> None:
+        """For servers that answer more."""
 
     def says(self, said: wire.ToBridge) -> None:
         assert self._writer is not None

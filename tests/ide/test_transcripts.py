@@ -80,7 +80,7 @@ class Bench:
         if frame.get("params", {}).get("name") == "openDiff":
             await until(lambda: len(self.editor.shown) > shown, "the proposal's view")
 
-    async def hear(self, like: Frame) -> Frame:
+    async def receive(self, like: Frame) -> Frame:
         """The next frame that answers the same call, or is the same kind of notice, as ``like``."""
         wanted = (like.get("id"), like.get("method"))
         while True:
@@ -129,7 +129,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, project: Path, b
                 await bench.say(frame)
             case {"from": "bridge", "frame": frame}:
                 person.cause(frame)
-                assert comparable(await bench.hear(like=frame)) == comparable(frame)
+                assert comparable(await bench.receive(like=frame)) == comparable(frame)
 
 
 def test_there_are_transcripts_of_every_kind_of_session() -> None:

@@ -122,7 +122,17 @@ def stub_says_something_else(_folder: Path) -> str:
     return "its answer is not JSON"
 
 
-@pytest.mark.parametrize("breaks", [interpreter_gone, stub_gone, copy_gone, copy_damaged, stub_says_something_else])
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        interpreter_gone,
+        copy_damaged,
+        *(
+            pytest.param(breaks, marks=pytest.mark.thorough)
+            for breaks in (stub_gone, copy_gone, stub_says_something_else)
+        ),
+    ],
+)
 async def test_a_guard_that_can_not_run_is_said_loudly(folder: Path, breaks: Callable[[Path], str]) -> None:
     await set_up("claude")
     problem = breaks(folder)

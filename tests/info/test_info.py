@@ -20,6 +20,7 @@ import pytest
 
 import cli_reference
 from drawbridge.core import launcher
+from drawbridge.ide.discovery import gemini_directory
 from drawbridge.info import bridges, editors, guards
 from drawbridge.info.report import Report
 from drawbridge.info.screen import columns
@@ -356,6 +357,20 @@ async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_a
     assert swept["swept"] == [str(ours)]
     assert [found["port"] for found in swept["bridges"]] == [2, 3]
     assert (ours.exists(), other.exists(), broken.exists()) == (False, True, True)
+
+
+async def test_a_bridge_that_has_ended_is_stale_although_another_program_has_its_port(folder: Path) -> None:
+    """As a bridge with another HOME leaves it: all of a user's share the directory of Gemini CLI's files."""
+    directory = Path(gemini_directory())
+    directory.mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        left = directory / f"gemini-ide-server-{gone_pid()}-{port}.json"
+        left.write_text(json.dumps({"port": port, "workspacePath": str(folder), "drawbridgePid": gone_pid()}))
+        [found] = (await report(folder))["bridges"]
+        assert (found["state"], found["ours"]) == ("stale", True)
+        [line] = section(await screen(folder), "IDE bridges")
+        assert "stale, gemini" in line
 
 
 # Agent servers

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.protocols.msgpack_rpc import Connection, Response
+from tests.programs import WITHOUT_PYTHON
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +129,7 @@ def neovim(
     """A Neovim that has the plugin on its runtime path and nothing else, with ``init`` (Lua) for an init.lua."""
     set_up = Path(os.environ["TMPDIR"]) / "init.lua"
     set_up.write_text(f"vim.opt.runtimepath:prepend([[{ROOT}]])\n{init}\n")
-    command = [program, "--embed", "-n", "-i", "NONE", "-u", set_up, "--", *files]
+    command = [program, "--embed", "-n", "-i", "NONE", *WITHOUT_PYTHON, "-u", set_up, "--", *files]
     process = subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.PIPE,
@@ -167,11 +168,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(look: Callable[[], Any], what: str) -> Any:
+def wait_until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
     """What ``look`` finds, as soon as that is truthy."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not (found := look()):
         if time.monotonic() > end:
-            raise TimeoutError(f"after {PATIENCE} s still not: {what}")
+            raise TimeoutError(f"after {patience} s still not: {what}")
         time.sleep(0.02)
     return found

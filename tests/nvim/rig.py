@@ -18,6 +18,7 @@ from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.neovim_rpc import Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
 from drawbridge.text import hunks
+from tests.programs import WITHOUT_PYTHON
 from tests.rigs.tmux import Pane, Tmux
 from tests.waiting import PATIENCE
 
@@ -31,6 +32,7 @@ class Person:
 
     def __init__(self, session: Session, address: str) -> None:
         self._session = session
+        self._session.call_seconds = PATIENCE  # on a busy machine it may start for longer than the product waits
         self.address = address
         """Where the bridge connects to."""
         self.kill: Callable[[], None] = lambda: None
@@ -113,7 +115,7 @@ async def headless(program: Path, *arguments: str, cwd: Path | None = None) -> A
     with short_folder() as folder:
         address = str(folder / "nvim.sock")
         process = await asyncio.create_subprocess_exec(
-            program, "--headless", "--clean", "-n", "--listen", address, *arguments,
+            program, "--headless", "--clean", "-n", *WITHOUT_PYTHON, "--listen", address, *arguments,
             cwd=cwd, env=home(folder), stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
@@ -141,7 +143,7 @@ async def on_screen(
     """A Neovim on a terminal: for keys that only a terminal sends, and for what the person really sees."""
     with short_folder() as folder, Tmux.server(columns=columns, rows=rows) as tmux:
         address = str(folder / "nvim.sock")
-        command = [str(program), "--clean", "-n", "--listen", address, *arguments]
+        command = [str(program), "--clean", "-n", *WITHOUT_PYTHON, "--listen", address, *arguments]
         pane = tmux.start("Neovim", command, cwd=cwd, environment=home(folder) | dict(environment or {}))
         person = await _meet(address)
         await person.until("return vim.v.vim_did_enter == 1")
@@ -163,7 +165,7 @@ def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: A
     )
 
 
-class Desk:
+class Workstation:
     """A Neovim with a bridge at it: the person's side, the port's side, and what was reported to the port."""
 
     def __init__(self, person: Person, editor: Neovim, folder: Path) -> None:
@@ -269,11 +271,11 @@ return picture
 
 
 @contextlib.asynccontextmanager
-async def desk(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Desk]:
+async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
     """A Neovim in ``folder`` with a bridge at it, where the person is never taken to be typing."""
     async with headless(program, *arguments, cwd=folder) as person:
         editor = await Neovim.connect(person.address)
-        made = Desk(person, editor, folder)
+        made = Workstation(person, editor, folder)
         await editor.start(made.events.append)
         await made.options("{}")
         yield made

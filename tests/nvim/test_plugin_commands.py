@@ -282,9 +282,13 @@ class TestStatusline:
     def test_it_is_cheap(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         microseconds = editor.lua("""
-          local line, from = require('drawbridge').statusline, vim.loop.hrtime()
-          for _ = 1, 1000 do line() end
-          return (vim.loop.hrtime() - from) / 1e6
+          local line, least = require('drawbridge').statusline, math.huge
+          for _ = 1, 20 do
+            local from = vim.loop.hrtime()
+            for _ = 1, 50 do line() end
+            least = math.min(least, (vim.loop.hrtime() - from) / 5e4)
+          end
+          return least
         """)
         assert microseconds < 200, "a status line is drawn at every key"
 
@@ -293,9 +297,11 @@ class TestLoading:
     def test_the_commands_are_there_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
-            *("Drawbridge", "DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeGemini", "DrawbridgeInstall"),
-            *("DrawbridgeLog", "DrawbridgeReject", "DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview"),
-            *("DrawbridgeSend", "DrawbridgeStart", "DrawbridgeStatus", "DrawbridgeStop"),
+            *("Drawbridge", "DrawbridgeAccept", "DrawbridgeChanges", "DrawbridgeClaude", "DrawbridgeComment"),
+            *("DrawbridgeGemini", "DrawbridgeInstall", "DrawbridgeKeep", "DrawbridgeKeepFile", "DrawbridgeLog"),
+            *("DrawbridgeReject", "DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend"),
+            *("DrawbridgeSendComments", "DrawbridgeStart", "DrawbridgeStatus", "DrawbridgeStop", "DrawbridgeUndo"),
+            "DrawbridgeUndoFile",
         ]
         assert not editor.lua("return package.loaded.drawbridge ~= nil")
 

@@ -243,7 +243,7 @@ class TestGemini:
                 '{"ide": {"enabled": false}}',
                 "ide.enabled is false in ~/.gemini/settings.json: it does not look for an editor",
             ),
-            ('{"general": {}}', "ide.enabled is not set in ~/.gemini/settings.json: only a gemini started by"),
+            ('{"general": {}}', "ide.enabled is not set in ~/.gemini/settings.json: :DrawbridgeGemini asks"),
             ('{"ide": // mine', "settings.json can't be read here as JSON"),
         ],
     )
@@ -253,7 +253,7 @@ class TestGemini:
 
     def test_before_its_first_start_it_has_no_settings(self, editor: Neovim) -> None:
         report = health(editor)
-        assert "only a gemini started by :DrawbridgeGemini looks for an editor" in report
+        assert ":DrawbridgeGemini asks whether to set it" in report
         assert "In another terminal, type /ide enable in it once." in report
 
     def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:

@@ -41,10 +41,17 @@ def clis(directory: Path) -> None:
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
+def gemini_settings(content: str) -> None:
+    path = Path(os.environ["HOME"]) / ".gemini" / "settings.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+
+
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
     """With `claude` and `gemini` on PATH, a bridge that starts on its own, and one file open."""
     clis(tmp_path)
+    gemini_settings('{"ide": {"enabled": true}}')
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     path = {
@@ -169,6 +176,7 @@ class TestGemini:
         environment = {**none, **inherited, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
         with neovim(programs.nvim(), environment=environment) as editor:
             editor.lua(f"require('drawbridge.cli').CONTAINER_FILES = {{ {files} }}")
+            gemini_settings('{"ide": {"enabled": true}}')
             start(editor)
             editor.command("DrawbridgeGemini")
             assert started_with("gemini")["REMOTE_CONTAINERS"] == ("true" if looks_outside else "")
@@ -177,6 +185,41 @@ class TestGemini:
         start(editor, gemini="command = { 'env', 'gemini', '--model', 'flash' }")
         editor.command("DrawbridgeGemini 'fix the bug' now")
         assert started_with("gemini")["argv"] == "--model|flash|fix the bug|now|"
+
+    @pytest.mark.parametrize(("answer", "argv"), [("1", "--prompt-interactive|/ide enable|"), ("2", "|"), ("0", "|")])
+    def test_its_first_start_asks_whether_it_may_connect(self, editor: Neovim, answer: str, argv: str) -> None:
+        gemini_settings("{}")
+        start(editor)
+        editor.lua(f"vim.fn.confirm = function(question) vim.g.asked = question return {answer} end")
+        editor.command("DrawbridgeGemini")
+        assert started_with("gemini")["argv"] == argv
+        assert "sets ide.enabled in ~/.gemini/settings.json" in editor.lua("return vim.g.asked")
+
+    @pytest.mark.parametrize(
+        ("settings", "defaults"),
+        [
+            ('{"ide": {"enabled": true}}', ""),
+            ('{"ide": {"enabled": false}}', ""),
+            ('{"ide": {"hasSeenNudge": true}}', ""),
+            ('{"ide": // mine', ""),
+            ("{}", "/defaults.json"),
+        ],
+    )
+    def test_what_was_decided_is_not_asked_again(self, editor: Neovim, settings: str, defaults: str) -> None:
+        gemini_settings(settings)
+        start(editor)
+        editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = ...", defaults)
+        editor.lua("vim.fn.confirm = function() vim.g.asked = true return 1 end")
+        editor.command("DrawbridgeGemini")
+        assert started_with("gemini")["argv"] == "|"
+        assert not editor.lua("return vim.g.asked")
+
+    def test_arguments_of_its_first_start_stay_as_they_are(self, editor: Neovim) -> None:
+        gemini_settings("{}")
+        start(editor)
+        editor.lua("vim.fn.confirm = function() return 1 end")
+        editor.command("DrawbridgeGemini 'fix the bug'")
+        assert started_with("gemini")["argv"] == "fix the bug|"
 
     def test_flags_are_completed(self, editor: Neovim) -> None:
         def completions(line: str) -> list[str]:

@@ -1,17 +1,45 @@
 """The demo agent in a hurry.
 
 ``/limit SECONDS``, since 1970: its account may do no more until then. ``/calls JSON``: asks about these tool calls, a list
-of {name, input, [suggestions]}, all at once, and says what it was answered. ``/say JSON``: says this text.
+of {name, input, [suggestions]}, all at once, and says what it was answered. ``/say JSON``: says this text. ``/stream JSON``:
+[seconds, characters], says so much in that time. ``/write JSON``: writes these files without asking, {path: text}; null
+deletes one, and a number is its new mode. Comments of a review: says that it has read them.
+``/emit JSON``: writes these lines of the stream as they are; the line {"hold": true} waits until a person interrupts, {"deaf":
+true} does not even then, and {"fail": text} ends the turn with this error.
+
+The sessions that it lists for a directory are those in the directory's ``.sessions.json``: {session_id, title, last_active}.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
+import time
 import uuid
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from drawbridge.agents.base import Remembered
 from drawbridge.agents.demo import driver, script
+
+PARAGRAPH = """A paragraph with **bold** and `code` and a [link](https://example.org), long enough to be one of many.
+
+- an item
+- another item with *emphasis*
+
+```python
+def is_open(self):
+    return self.angle < 3  # degrees
+```
+
+| a | b |
+|---|---|
+| c | d |
+
+"""
 
 COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.exit(agent.serve())", "serve"]
 """``drawbridge serve`` with this demo agent, which does not keep tests waiting."""
@@ -20,10 +48,19 @@ COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.
 class Agent(script.Agent):
     def _answer(self, words: str) -> str:
         command, _, until = words.partition(" ")
+        if words.startswith("I have reviewed"):
+            return self._tell("I have read the comments.", pace=0)
         if command == "/calls":
             return self._call(json.loads(until))
         if command == "/say":
             return self._tell(json.loads(until), pace=0)
+        if command == "/stream":
+            seconds, length = json.loads(until)
+            return self._stream(float(seconds), int(length))
+        if command == "/write":
+            return self._work(json.loads(until))
+        if command == "/emit":
+            return self._emit(json.loads(until))
         if command != "/limit":
             return super()._answer(words)
         self._say("rate_limit_event", rate_limit_info={"status": "rejected", "resetsAt": float(until)})
@@ -31,6 +68,43 @@ class Agent(script.Agent):
         message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": said}]}
         self._say("assistant", message=message, error="rate_limit", parent_tool_use_id=None)
         raise script.Failed(said)
+
+    def _work(self, files: dict[str, str | int | None]) -> str:
+        for name, content in files.items():
+            path = Path(name)
+            if content is None:
+                path.unlink()
+            elif isinstance(content, int):
+                path.chmod(content)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                data = content.encode()
+                path.write_bytes(base64.b64decode(data[7:]) if content.startswith("base64:") else data)
+        return self._tell("Written.", pace=0)
+
+    def _stream(self, seconds: float, length: int) -> str:
+        """Says a text of so many characters, in so many seconds, a hundred characters at a time."""
+        text = (PARAGRAPH * (length // len(PARAGRAPH) + 1))[:length]
+        self._event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+        for start in range(0, length, 100):
+            delta = {"type": "text_delta", "text": text[start : start + 100]}
+            self._event(type="content_block_delta", index=0, delta=delta)
+            self._wait(seconds * 100 / length)
+        self._event(type="content_block_stop", index=0)
+        self._assistant({"type": "text", "text": text})
+        return text
+
+    def _emit(self, lines: list[dict[str, Any]]) -> str:
+        for line in lines:
+            if "hold" in line:
+                self._wait(600)
+            elif "deaf" in line:
+                time.sleep(600)
+            elif "fail" in line:
+                raise script.Failed(line["fail"])
+            else:
+                self._write(line)
+        return "Emitted."
 
     def _call(self, calls: list[dict[str, Any]]) -> str:
         asked = {str(uuid.uuid4()): call for call in calls}
@@ -48,10 +122,16 @@ class Agent(script.Agent):
         return self._tell("Answers: " + json.dumps(answers), pace=0)
 
 
+async def _remembered(_: driver.Demo, path: Path, limit: int) -> list[Remembered]:
+    file = path / ".sessions.json"
+    return msgspec.json.decode(file.read_bytes(), type=list[Remembered])[:limit] if file.exists() else []
+
+
 def serve() -> int:
     """``drawbridge``, whose demo agent is this one."""
     from drawbridge import cli
 
+    driver.Demo.remembered = _remembered  # type: ignore[attr-defined]
     driver.Demo.__init__.__defaults__ = (
         (sys.executable, "-P", __file__),
         *(driver.Demo.__init__.__defaults__ or ())[1:],

@@ -12,10 +12,11 @@ const people = new Map();
 const browser = await chromium.launch({
   executablePath: process.env.DRAWBRIDGE_TEST_CHROMIUM,
   args: process.getuid() === 0 ? ['--no-sandbox'] : [],
+  timeout: PATIENCE,
 });
 
-async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false }) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', hasTouch: width < 500, ignoreHTTPSErrors: untrusting, locale: 'en-GB', timezoneId: 'UTC' });
+async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false, forced = false, held }) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', forcedColors: forced ? 'active' : 'none', hasTouch: width < 500, ignoreHTTPSErrors: untrusting, serviceWorkers: held ? 'block' : 'allow', locale: 'en-GB', timezoneId: 'UTC' });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
@@ -24,6 +25,7 @@ async function open({ page: name, url, width = 1280, height = 800, dark = false,
   page.on('dialog', (dialog) => (person.complaints.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
   page.on('request', (request) => person.requests.push(request.url()));
   people.set(name, person);
+  if (held) await page.route(`**/${held}`, (route) => (person.held = route));
   await page.goto(url);
 }
 
@@ -31,10 +33,19 @@ const commands = {
   open,
   close: async ({ page }, { context }) => (people.delete(page), context.close()),
   click: ({ css }, { page }) => page.locator(css).first().click(),
+  clickUntil: async ({ css, seen }, { page }) => {
+    const found = page.locator(seen).first();
+    for (let tries = 0; tries < 20; tries++) {
+      await page.locator(css).first().click({ timeout: 3_000 }).catch(() => {});
+      if (await found.waitFor({ timeout: 3_000 }).then(() => true, () => false)) return;
+    }
+    throw new Error(`clicks on ${css} did not lead to ${seen}`);
+  },
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
   type: ({ text }, { page }) => page.keyboard.type(text),
+  insert: ({ text }, { page }) => page.keyboard.insertText(text),
   select: ({ css, value }, { page }) => page.locator(css).selectOption(value),
   sees: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor(),
   gone: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor({ state: 'hidden' }),
@@ -49,6 +60,22 @@ const commands = {
     }
   },
   reload: (_, { page }) => page.reload(),
+  // A slow phone on a slow network: `cpu` times slower, kilobits a second, milliseconds of a round trip.
+  throttle: async ({ cpu, kilobits, latency }, { context, page }) => {
+    const session = await context.newCDPSession(page);
+    const throughput = (kilobits * 1000) / 8;
+    await session.send('Network.enable');
+    await session.send('Network.emulateNetworkConditions', { offline: false, latency, downloadThroughput: throughput, uploadThroughput: throughput });
+    await session.send('Emulation.setCPUThrottlingRate', { rate: cpu });
+  },
+  // What was held back comes, or fails.
+  let: async ({ fails }, person) => {
+    for (const end = Date.now() + PATIENCE; !person.held; await new Promise((later) => setTimeout(later, 20))) {
+      if (Date.now() > end) throw new Error(`nothing was held within ${PATIENCE} ms`);
+    }
+    await (fails ? person.held.abort() : person.held.continue());
+  },
+  goto: ({ url }, { page }) => page.goto(url, { waitUntil: 'commit' }).then(() => null),
   offline: ({ on }, { context }) => context.setOffline(on),
   shot: ({ file }, { page }) => page.screenshot({ path: file }).then(() => null),
   allow: ({ what, url }, { context }) => context.grantPermissions(what, { origin: url }),

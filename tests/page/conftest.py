@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.server import processes
 from tests.server.processes import Server
+from tests.server.wire_client import deleted
 
 from .agent import COMMAND
 from .rig import Browser
@@ -51,8 +52,7 @@ async def server(browser: Browser, lasting: Server) -> AsyncIterator[Server]:
     async with lasting.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:
             await client.ask("agent_kill", project_id=project["id"])
-            gone = await client.ask("project_delete", project_id=project["id"])
-            assert gone["type"] == "project_deleted", gone
+            await deleted(client, project["id"])
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def page_of(server: Server) -> str:
 
 async def project_in(server: Server, directory: Path) -> str:
     async with server.client() as client:
-        await client.tell("project_create", {"path": str(directory), "agent": "demo"})
-        return str((await client.hear("update", "project_state"))["project_id"])
+        await client.send("project_create", {"path": str(directory), "agent": "demo"})
+        return str((await client.receive("update", "project_state"))["project_id"])
 
 
 @pytest.fixture

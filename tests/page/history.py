@@ -1,4 +1,4 @@
-"""Histories that no agent of ours would write, put where a server finds them at its start."""
+"""Writes histories that none of the agents would write, where a server finds them when it starts."""
 
 from __future__ import annotations
 

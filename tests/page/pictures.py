@@ -1,4 +1,4 @@
-"""Makes the pictures of the page that the documentation shows: ``python -m tests.page.pictures docs/images``.
+"""Makes the pictures of the page that the documentation shows: ``PYTHONPATH=tools python -m tests.page.pictures docs/images``.
 
 The page is the real one, in a real browser, before a real server and the demo agent.
 """
@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.auth.devices import Devices, new_code
 from tests.rigs.messages_stub import MessagesStub, edit, read, text
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
-from tests.server.terminal_sessions.rig import ServedDesk
+from tests.server.terminal_sessions.rig import ServedWorkstation
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person
@@ -67,9 +66,13 @@ return { open = open }
 ANSWER = """Two things are wrong in `bridge.py`:
 
 1. At **22:00 sharp** the bridge counts as open, although it closes then.
-2. `toll` takes a negative number of carts for none.
+2. `toll` accepts a negative number of carts.
 
-I would mend both at once:"""
+I'll fix both:"""
+
+
+COLOURED = "[...document.querySelectorAll('.diff')].every((one) => one.querySelector('[class^=code-]'))"
+"""What colours code has come."""
 
 
 class Agent:
@@ -147,67 +150,52 @@ async def scenes(browser: Browser, server: Server, root: Path, directory: Path, 
         await project_in(server, root / name)
     project = await project_in(server, directory)
     address = f"{page_of(server)}#token={server.token}&project={project}"
-    with browser.person(page_of(server), width=1280, height=800) as person:
-        person.sees("#token")
-        shoot(person, target / "page-connect.png")
-    code = new_code(Devices(server.data), "approve").replace("-", "")
-    with browser.person(f"{page_of(server)}#pair={code}", width=390, height=844) as phone:
-        phone.fills("#device", "Ada’s phone")
-        phone.runs("document.activeElement.blur()")
-        shoot(phone, target / "page-pair.png")
-    with browser.person(address, width=1280, height=860) as person:
+    with browser.person(address, width=1280, height=900) as person:
         person.prompts("The tests of bridge.py fail at ten at night. Why?")
         person.sees(".approval .diff")
         person.runs("document.activeElement.blur()")
         shoot(person, target / "page-approval-light.png")
-        with browser.person(address, width=1280, height=860, dark=True) as night:
-            night.sees(".approval .diff")
-            shoot(night, target / "page-approval-dark.png")
         with browser.person(address, width=390, height=844) as phone:
             phone.sees(".approval .diff")
             shoot(phone, target / "page-phone.png")
         person.readies_keys()
         person.presses("a")
-        person.clicks("text=What it changed")
-        person.sees(".files .diff")
-        person.runs("document.activeElement.blur(); document.querySelector('.scroller').scrollTop = 1e6")
-        shoot(person, target / "page-changes.png")
-        person.prompts("/ask")
-        person.sees("legend")
+        person.clicks("text=Review changes")
+        person.sees(".review .diff")
+        person.clicks('.comment[data-line="11"]')
+        person.fills(".writing textarea", "The sign at the bridge says “until 22:00”. Is it still open then?")
+        person.clicks(".writing button:has-text('Add comment')")
+        person.sees(".remark.draft", "The sign")
         person.runs("document.activeElement.blur()")
-        shoot(person, target / "page-conversation.png")
+        shoot(person, target / "page-review.png")
+        person.goes_to(f"#/p/{project}")
+        person.prompts("/ask")
         with browser.person(address, width=390, height=844, dark=True) as phone:
             phone.sees("legend")
             shoot(phone, target / "page-phone-dark.png")
-        person.presses("?")
-        person.sees("dialog")
-        shoot(person, target / "page-help.png")
-        person.presses("Escape")
         person.clicks("label:has-text('Oak')")
-        person.clicks("text=Answer")
+        person.clicks("text=Submit")
         person.sees(".said", "Oak it is.")
 
 
 def at_the_desk(browser: Browser, server: Server, root: Path, target: Path) -> None:
     """The real CLI in a terminal; its model says what a picture needs."""
-    with MessagesStub() as model, Tmux.server() as tmux, ServedDesk(root / "garden-gate", model, tmux) as desk:
-        gate = desk.file("gate.lua", GATE)
-        question = "It creaks, so it opens slowly. The hinge can take twice the speed: shall I let it?"
+    with MessagesStub() as model, Tmux.server() as tmux, ServedWorkstation(root / "garden-gate", model, tmux) as rig:
+        gate = rig.file("gate.lua", GATE)
+        question = "It creaks, so it opens slowly. The hinge can take twice the speed. Should I double it?"
         model.will_say(read(gate), [text(question), edit(gate, "SPEED = 1", "SPEED = 2")])
-        with browser.person(f"{page_of(server)}#token={server.token}", width=1280, height=860, dark=True) as person:
-            claude = desk.plain_claude()
+        with browser.person(f"{page_of(server)}#token={server.token}", width=1280, height=900, dark=True) as person:
+            claude = rig.plain_claude()
             person.clicks(".project:has(.at-desk)")
             claude.prompt("Why is the gate so slow?")
             person.sees(".approval .diff")
             person.runs("document.activeElement.blur()")
             shoot(person, target / "page-desk.png")
-        with browser.person(f"{page_of(server)}#token={server.token}", width=390, height=640) as phone:
-            phone.sees(".project .state", "Waits for you")
-            shoot(phone, target / "page-phone-projects.png")
 
 
 def shoot(person: Person, file: Path) -> None:
     person.until("document.documentElement.dataset.connection !== 'connecting'")
+    person.until(COLOURED)
     person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
     person("shot", file=str(file))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.e2e.gemini import desk as gemini_desk
-from tests.e2e.guard.desk import wait_for_text
+from tests.e2e.gemini import workstation as gemini_workstation
+from tests.e2e.guard.workstation import wait_for_text
 from tests.rigs import claude_rig
 from tests.rigs.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
 from tests.rigs.gemini_stub import GeminiStub, replace
@@ -18,7 +18,7 @@ from tests.rigs.gemini_stub import text as gemini_text
 from tests.rigs.messages_stub import Block, MessagesStub, edit, read, text, tool_use, write
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
-from tests.server.terminal_sessions.rig import ServedDesk
+from tests.server.terminal_sessions.rig import ServedWorkstation
 
 from .conftest import page_of
 from .rig import Browser, Person
@@ -37,56 +37,64 @@ def touch(name: str) -> Block:
 
 
 @pytest.fixture
-def desk(browser: Browser, home: Path) -> Iterator[ServedDesk]:
+def rig(browser: Browser, home: Path) -> Iterator[ServedWorkstation]:
     programs.tmux()
-    with MessagesStub() as model, Tmux.server() as tmux, ServedDesk(home / "project", model, tmux) as desk:
-        yield desk
+    with MessagesStub() as model, Tmux.server() as tmux, ServedWorkstation(home / "project", model, tmux) as rig:
+        yield rig
 
 
 @pytest.fixture
-async def desk_server(desk: ServedDesk, home: Path) -> AsyncIterator[Server]:
+async def rig_server(rig: ServedWorkstation, home: Path) -> AsyncIterator[Server]:
     options = ("--no-tls", "--agent-path", f"claude={programs.claude()}")
-    async with serving(home / "data", *options, **claude_rig.environment(desk.model)) as server:
+    async with serving(home / "data", *options, **claude_rig.environment(rig.model)) as server:
         yield server
 
 
 @pytest.fixture
-def geminis(browser: Browser, home: Path) -> Iterator[gemini_desk.Desk]:
+def geminis(browser: Browser, home: Path) -> Iterator[gemini_workstation.Workstation]:
     programs.tmux()
-    with GeminiStub() as model, Tmux.server() as tmux, gemini_desk.Desk(home / "project", model, tmux) as desk:
-        yield desk
+    with (
+        GeminiStub() as model,
+        Tmux.server() as tmux,
+        gemini_workstation.Workstation(home / "project", model, tmux) as rig,
+    ):
+        yield rig
 
 
 @contextlib.contextmanager
-def watched(browser: Browser, desk: ServedDesk, server: Server, *turns: Block) -> Iterator[tuple[Claude, Person]]:
+def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Block) -> Iterator[tuple[Claude, Person]]:
     """A session whose first prompt was typed, and a page that shows it."""
-    desk.model.will_say(*turns)
+    rig.model.will_say(*turns)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
-        person.sees(".side .empty", "No project yet")
-        claude = desk.plain_claude()
+        person.sees(".side .empty", "No projects yet")
+        claude = rig.plain_claude()
         person.clicks(".project:has(.at-desk)")
-        person.sees(".path", f"claude in a terminal · {desk.project}")
+        person.sees(".path", f"claude in a terminal · {rig.project}")
+        # page-review S3-25: it was blank until its first prompt.
+        person.sees(".conversation .empty", "What happens in the terminal is shown here.")
         claude.prompt("Do it")
-        person.sees(".prompt .who", "At the desk")
+        person.sees(".prompt .who", "You, in the terminal")
         yield claude, person
 
 
 @pytest.mark.thorough
-async def test_its_questions_are_answered_in_the_page(browser: Browser, desk: ServedDesk, desk_server: Server) -> None:
-    new = desk.project / "new.txt"
+async def test_its_questions_are_answered_in_the_page(
+    browser: Browser, rig: ServedWorkstation, rig_server: Server
+) -> None:
+    new = rig.project / "new.txt"
     turns = [
         touch("made"),
         touch("unwanted"),
         tool_use("AskUserQuestion", questions=[QUESTION]),
         write(new, "theirs\n"),
     ]
-    with watched(browser, desk, desk_server, *turns, text("All **done**.")) as (claude, person):
+    with watched(browser, rig, rig_server, *turns, text("All **done**.")) as (claude, person):
         person.sees(".approval h3", "Claude wants to run a command")
         claude.pane.wait_for(TOOL_DIALOG)
         assert not person("visible", css="#prompt")
         assert not person("visible", css=".stop")
-        person.sees(".rights", "Prompts are typed at the desk")
-        person.sees(".project .state", "Waits for you")
+        person.sees(".rights", "Send messages from the terminal")
+        person.sees(".project .state", "Needs you")
         person.readies_keys()
         person.presses("Control+Enter")
         person.sees(".approval pre", "touch unwanted")
@@ -95,18 +103,18 @@ async def test_its_questions_are_answered_in_the_page(browser: Browser, desk: Se
         person("type", text="not that one")
         person.presses("Enter")
         person.clicks("label:has-text('Right')")
-        person.clicks("button:has-text('Answer')")
+        person.clicks("button:has-text('Submit')")
         person.sees(".approval h3", "new.txt")
         person.readies_keys()
         person.presses("e")
-        person.fills(".approval textarea", "mine\n")
+        person.edits("mine\n")
         person.clicks("text=Accept edited version")
         person.sees(".said strong", "done")
-        person.sees(".project .state", "Ready at the desk")
+        person.sees(".project .state", "2 files to review")
         claude.pane.wait_for("All done.")
-    results = ["\n".join(request.tool_results) for request in desk.model.requests]
-    assert (desk.project / "made").exists()
-    assert not (desk.project / "unwanted").exists()
+    results = ["\n".join(request.tool_results) for request in rig.model.requests]
+    assert (rig.project / "made").exists()
+    assert not (rig.project / "unwanted").exists()
     assert "not that one" in results[2]
     assert "Right" in results[3]
     assert new.read_text() == "mine\n"
@@ -114,16 +122,16 @@ async def test_its_questions_are_answered_in_the_page(browser: Browser, desk: Se
 
 @pytest.mark.thorough
 async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_goes_on_there(
-    browser: Browser, desk: ServedDesk, desk_server: Server
+    browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
-    new = desk.project / "new.txt"
+    new = rig.project / "new.txt"
     turns = [
         touch("made"),
         tool_use("AskUserQuestion", questions=[QUESTION]),
         write(new, "theirs\n"),
         text("At the desk."),
     ]
-    with watched(browser, desk, desk_server, *turns, text("From the sofa.")) as (claude, person):
+    with watched(browser, rig, rig_server, *turns, text("From the sofa.")) as (claude, person):
         for card, dialog, key in [
             ("run a command", TOOL_DIALOG, YES),
             ("has a question", r"1\. Left", "2"),
@@ -134,15 +142,15 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
             person.loses(".approval h3", card)
         person.sees(".settled-line", "Answered elsewhere")
         person.sees(".said", "At the desk.")
-        person.clicks("text=Go on from here")
-        person.sees(".toast", "goes on with a copy of that session")
+        person.clicks("button:has-text('Continue here')")
+        person.sees(".toast", "continues in the copy")
         person.until("!location.hash.includes('desk_')")
         person.prompts("And now?")
         person.sees(".said", "From the sofa.")
         person.sees(".finished", "Finished")
         assert len(person.reads(".project")) == 2
     assert new.read_text() == "theirs\n"
-    assert "Do it" in str(desk.model.requests[-1].body["messages"]), "it knows what was said before"
+    assert "Do it" in str(rig.model.requests[-1].body["messages"]), "it knows what was said before"
 
 
 # With a Neovim beside: what the agent shows there as a diff is the same question.
@@ -150,15 +158,15 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
 
 @pytest.mark.thorough
 async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
-    browser: Browser, desk: ServedDesk, desk_server: Server
+    browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
-    poem = desk.file("poem.txt", POEM)
-    desk.set_up()
-    neovim = desk.neovim(poem)
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), edit(poem, "zwei", "deux"), text("All **done**."))
-    with browser.person(f"{page_of(desk_server)}#token={desk_server.token}") as person:
-        person.sees(".side .empty", "No project yet")
-        claude = desk.claude()
+    poem = rig.file("poem.txt", POEM)
+    rig.set_up()
+    neovim = rig.neovim(poem)
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), edit(poem, "zwei", "deux"), text("All **done**."))
+    with browser.person(f"{page_of(rig_server)}#token={rig_server.token}") as person:
+        person.sees(".side .empty", "No projects yet")
+        claude = rig.claude()
         person.clicks(".project:has(.at-desk)")
         claude.prompt("Shout")
         person.sees(".approval .line.added", "TWO")
@@ -180,7 +188,7 @@ async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
 
 @pytest.mark.thorough
 async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
-    browser: Browser, geminis: gemini_desk.Desk, home: Path
+    browser: Browser, geminis: gemini_workstation.Workstation, home: Path
 ) -> None:
     poem = geminis.file("poem.txt", POEM)
     async with serving(home / "data", "--no-tls") as server:
@@ -208,5 +216,5 @@ async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
 
 def accepts(person: Person, edited: str) -> None:
     person.clicks(".approval button:has-text('Edit')")
-    person.fills(".approval textarea", edited)
+    person.edits(edited)
     person.clicks("text=Accept edited version")

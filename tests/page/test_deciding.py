@@ -14,6 +14,9 @@ from .rig import Browser
 
 CARD = ".approval"
 
+SIGN = "getComputedStyle(document.querySelector('.approval .line.added'), '::before').content"
+"""What is drawn before an added line, and what is read out for it."""
+
 
 def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
     browser: Browser, own_server: Server, directory: Path
@@ -24,16 +27,16 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         person.sees(".problem", "isn’t valid")
         person.fills("#token", own_server.token)
         person.clicks("text=Connect")
-        person.clicks("text=Add project")
-        person.clicks(f".choices button:has-text('{directory.parent}')")
-        person.clicks(".choices button:has-text('blog')")
-        person("select", css="#agent", value="demo")
-        person.clicks("dialog button[type=submit]")
+        person.clicks(".side .add")
+        person.clicks(f".choices [role=option]:has-text('{directory.parent}')")
+        person.clicks(".choices [role=option]:has-text('blog')")
+        person.clicks(".agent-choice:has-text('demo')")
+        person.clicks(".start button[type=submit]")
         person.sees("h2", "blog")
         person.prompts("Say that it rains")
         person.sees(f"{CARD} h3", "The demo agent wants to edit notes.md")
         person.sees(f"{CARD} .line.added", "> You said: Say that it rains")
-        person.sees(".project .state", "Waits for you")
+        person.sees(".project .state", "Needs you")
         person.until("document.title.startsWith('(1) ')")
         person.sees(f"{CARD} table.split")
         assert "rains" not in (directory / "notes.md").read_text()
@@ -42,9 +45,9 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         person.sees(".finished", "· $0.0012")
         person.sees(".settled-line", "Accepted by")
         person.loses(CARD)
-        assert not person("visible", css=".tool .result"), "a call is folded, with its result"
+        assert not person("visible", css=".tool .diff"), "a call is folded, with its change"
         person.clicks("details.tool summary")
-        person.sees(".tool .result", "has been updated")
+        person.sees(".tool .line.added", "> You said: Say that it rains")
         assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
         complaints = [text for text in person.complaints() if "4401" not in text]
         assert complaints == []
@@ -70,10 +73,11 @@ async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_i
         person.sees(f"{CARD} .code-comment", "# You said: two")
         person("resize", width=390, height=800)
         person.sees(f"{CARD} table.unified")
-        assert person.reads(f"{CARD} table.unified .line.added") == ["+\n# You said: two"]
+        assert person.reads(f"{CARD} table.unified .line.added") == ["# You said: two"]
+        assert person.runs(SIGN) == '"+" / "Added: "'
         person.readies_keys()
         person.presses("e")
-        person.fills(f"{CARD} textarea", "def toll(carts):\n    return carts * 3  # coppers\n")
+        person.edits("def toll(carts):\n    return carts * 3  # coppers\n")
         person.clicks("text=Accept edited version")
         person.until("document.querySelectorAll('.finished').length === 2")
     assert code.read_text() == "def toll(carts):\n    return carts * 3  # coppers\n"
@@ -83,7 +87,7 @@ ANSWERS_AT = "setTimeout(() => document.querySelector('.approval footer .{0}')?.
 
 
 FINISHED = (
-    "[...document.querySelectorAll('.items > .item')].map((one) => one.className + one.innerText).join('|')"
+    "[...document.querySelectorAll('.items > .item')].map((one) => one.dataset.kind + one.innerText).join('|')"
     ".split('round {}').at(-1).includes('finished')"
 )
 """What comes behind the last word about a round. Of a long conversation only the end is in the page."""
@@ -116,10 +120,12 @@ def test_two_browsers_answer_in_the_same_moment_and_one_of_them_counts(
             bob.runs(ANSWERS_AT.format("no", moment))
             for person in (ada, bob):
                 person.until(FINISHED.format(number))
-            said = [person.reads(".settled-line")[-1] for person in (ada, bob)]
-            assert said[0].split("\n") == said[1].split("\n")
+            said = [person.reads(".settled-words")[-1] for person in (ada, bob)]
             written = (directory / "notes.md").read_text() != before
-            assert said[0].startswith("Accepted by Ada" if written else "Rejected by Bob")
+            first, second = (
+                ("Accepted by you", "Accepted by Ada") if written else ("Rejected by Bob", "Rejected by you")
+            )
+            assert said == [first, second]
 
 
 def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, directory: Path) -> None:
@@ -128,7 +134,7 @@ def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, 
         person.sees(CARD)
         person.readies_keys()
         person.presses("e")
-        person.fills(f"{CARD} textarea", "# Notes\n\nMine alone.\n")
+        person.edits("# Notes\n\nMine alone.\n")
         person.clicks("text=Accept edited version")
         person.sees(".said", "Done: notes.md has your version of it.")
     assert (directory / "notes.md").read_text() == "# Notes\n\nMine alone.\n"
@@ -152,7 +158,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
 def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("one")
-        person.clicks("text=Always: accept all edits for this session")
+        person.clicks("text=Accept all edits this session")
         person.sees(".finished")
         person.prompts("two")
         person.until("document.querySelectorAll('.finished').length === 2")
@@ -164,16 +170,16 @@ def test_always_is_not_asked_again(browser: Browser, address: str, directory: Pa
 def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/ask")
-        person.sees("legend", "What shall the drawbridge be painted with?")
-        person.clicks("button:has-text('Answer')")
-        person.sees(".questions .hint", "Choose an answer")
+        person.sees("legend", "What should the drawbridge be painted with?")
+        person.clicks("button:has-text('Submit')")
+        person.sees(".questions .hint", "Pick an option")
         person.fills(".questions .own", "Not at all, ")
         person.clicks("label:has-text('Oak')")
         person("reload")
-        person.sees("legend", "What shall the drawbridge be painted with?")
+        person.sees("legend", "What should the drawbridge be painted with?")
         assert person("value", css=".questions .own") == "Not at all, ", "what was begun is there again"
         person.fills(".questions .own", "")
-        person.clicks("button:has-text('Answer')")
+        person.clicks("button:has-text('Submit')")
         person.sees(".said", "Oak it is.")
 
 
@@ -187,10 +193,10 @@ def test_two_people_answer_and_both_see_who_was_first(browser: Browser, address:
         bob.sees(CARD)
         bob.readies_keys()
         bob.presses("e")
-        bob.fills(f"{CARD} textarea", "Bob's\n")
+        bob.edits("Bob's\n")
         ada.clicks(f"{CARD} button:has-text('Accept')")
         bob.sees(f"{CARD} .notice", "Ada accepted this first.")
-        assert bob("value", css=f"{CARD} textarea") == "Bob's\n"
+        assert bob.edited() == "Bob's\n"
         bob.sees(".settled-line", "Accepted by Ada")
         bob.clicks(f"{CARD} button:has-text('Close')")
         bob.loses(CARD)

@@ -47,10 +47,14 @@ def left() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("drawbridge-demo-*"))
 
 
+@pytest.mark.thorough
 def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, demo: subprocess.Popen[str]) -> None:
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
         person.sees(".approval .line.added", "You said: Welcome me in README.md")
+        # page-review S3-37: it was an address.
+        person.sees(".prompt .who", "drawbridge demo")
+        assert person.runs("document.querySelector('.prompt .who').firstChild.textContent") == "drawbridge demo"
         assert "token" not in person.runs("location.href")
         [place] = left()
         person.clicks(".approval button:has-text('Accept')")

@@ -22,14 +22,13 @@ CONTROLS = {
     "edit": ".approval button:has-text('Edit')",
     "reject": ".approval footer .no",
     "always": ".approval .always",
-    "mode": ".tools select",
-    "sessions": "button[aria-label=Sessions]",
+    "mode": ".chip.mode",
+    "new session": ".group-head button",
     "add": ".side .add",
-    "remove": "button[aria-label='Remove this project']",
 }
 APPROVE = {"stop", "accept", "edit", "reject"}
-RUN = APPROVE | {"the prompt box", "always", "mode", "sessions"}
-THERE: dict[Scope, set[str]] = {"view": set(), "run": RUN, "admin": RUN | {"add", "remove"}, "approve": APPROVE}
+RUN = APPROVE | {"the prompt box", "always", "mode", "new session"}
+THERE: dict[Scope, set[str]] = {"view": set(), "run": RUN, "admin": RUN | {"add"}, "approve": APPROVE}
 LAST: Scope = "approve"
 """Its device answers the question that the others see."""
 
@@ -39,18 +38,24 @@ def given(server: Server, name: str, scope: Scope) -> str:
     return Devices(server.data).add(name, scope)[1]
 
 
+@pytest.mark.thorough
 async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server: Server, directory: Path) -> None:
     project = await project_in(own_server, directory)
     async with own_server.client() as owner:
         await owner.ask("project_join", project_id=project)
         await owner.ask("execute", {"prompt": "Something"}, project)
-        await owner.hear("permission_request")
+        await owner.receive("permission_request")
         for scope, there in THERE.items():
             address = f"{page_of(own_server)}#token={given(own_server, f'the {scope} pad', scope)}&project={project}"
             with browser.person(address) as person:
                 person.sees(".approval .line.added", "You said: Something")
                 person.until("localStorage.getItem('drawbridge.features') !== null")
                 assert {name for name, css in CONTROLS.items() if person("visible", css=css)} == there, scope
+                person.clicks("button[aria-label='Session menu']")
+                removes = any("Remove project" in item for item in person.reads("[role=menuitem]"))
+                assert removes == (scope == "admin"), scope
+                person.presses("Escape")
+                person.runs("document.activeElement.blur()")
                 if scope == "view":
                     person.sees(".approval .hint", "View only")
                     for key in "are":
@@ -59,10 +64,10 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
                 if scope == LAST:
                     person.readies_keys()
                     person.presses("e")
-                    person.fills(".approval textarea", "by a phone\n")
+                    person.edits("by a phone\n")
                     person.clicks("text=Accept edited version")
                     person.sees(".settled-line", "Accepted with your edits")
-        await owner.hear("update", "run_finished")
+        await owner.receive("update", "run_finished")
     assert (directory / "notes.md").read_text() == "by a phone\n"
 
 
@@ -91,7 +96,7 @@ def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server:
     page = page_of(own_server)
     token = given(own_server, "Ada's phone", "run")
     with browser.person(f"{page}#token={token}") as person:
-        person.sees(".side .empty", "No project yet")
+        person.sees(".side .empty", "No projects yet")
         for choice in ("Keep this device’s access", "Use the token of the link"):
             person.runs("location.hash = '#token=drawbridge_wrong'")
             person.sees("dialog", "Replace this device’s access?")
@@ -99,10 +104,10 @@ def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server:
             person.clicks(f"dialog button:has-text('{choice}')")
             person.loses("dialog")
             assert person.runs(TOKEN) == token
-        person.sees(".toast", "keeps the one it has")
+        person.sees(".toast", "stays signed in")
         person.until("document.documentElement.dataset.connection === 'open'")
         person("reload")
-        person.sees(".side .empty", "No project yet")
+        person.sees(".side .empty", "No projects yet")
         assert person.runs(TOKEN) == token
 
 
@@ -110,17 +115,32 @@ def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: 
     page = page_of(own_server)
     mine, other = (given(own_server, name, "run") for name in ("mine", "other"))
     with browser.person(f"{page}#token={mine}") as person:
-        person.sees(".side .empty", "No project yet")
+        person.sees(".side .empty", "No projects yet")
         person.runs(f"location.hash = '#token={other}'")
         person.clicks("dialog button:has-text('Use the token of the link')")
         person.until(f"{TOKEN} === '{other}'")
-        person.sees(".side .empty", "No project yet")
+        person.sees(".side .empty", "No projects yet")
 
 
 def test_a_token_in_a_link_is_kept_once_accepted(browser: Browser, own_server: Server) -> None:
     with browser.person(f"{page_of(own_server)}#token=wrong") as person:
         person.sees(".connect .problem", "isn’t valid")
         assert person.runs(TOKEN) is None
+
+
+def test_a_reload_before_the_token_of_a_link_is_accepted_tries_it_again(browser: Browser, own_server: Server) -> None:
+    """The address has lost it by then."""
+    token = given(own_server, "Ada's phone", "run")
+    with browser.person(page_of(own_server)) as person:
+        person.sees("#token")
+        person.runs("window.WebSocket = class { send() {} close() {} }")
+        person.runs(f"location.hash = '#token={token}'")
+        person.loses("#token")
+        assert "token" not in person.runs("location.href")
+        person("reload")
+        person.until(f"{TOKEN} === '{token}'")
+        person.sees(".side .empty", "No projects yet")
+        assert person.runs("sessionStorage.length") == 0
 
 
 async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
@@ -130,20 +150,32 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
     code = new_code(Devices(own_server.data), "approve").replace("-", "")
     with browser.person(f"{page_of(own_server)}#pair={code}&fp=ab01") as person:
         assert person("value", css="#token") == f"{code[:4]}-{code[4:]}"
+        person.clicks("summary:has-text('Is this the right server?')")
         person.sees(".fingerprint", "AB:01")
         assert code not in person.runs("location.href")
         person.fills("#device", "Ada's phone")
         person.clicks("text=Pair this device")
-        person.sees(".project", "blog")
+        person.sees(".side", "blog")
         assert person("visible", css=".side .add") is False
         [device] = Devices(own_server.data)
         assert (device.name, device.scope) == ("Ada's phone", "approve")
         token = person.runs("localStorage.getItem('drawbridge.token')")
         assert token.startswith(f"drawbridge_{device.id}_")
         person("reload")
-        person.sees(".project", "blog")
-        person.presses("?")
-        person.sees("dialog", "Others see it as “Ada's phone”. It may answer questions")
+        person.sees(".side", "blog")
+        person.clicks(".side footer button:has-text('Settings')")
+        person.sees(".settings", "This device is “Ada's phone”. Approve and stop.")
+
+
+def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_server: Server) -> None:
+    """The page proposes what the browser runs on; the server numbers a name that is taken."""
+    devices = Devices(own_server.data)
+    for _ in range(2):
+        with browser.person(f"{page_of(own_server)}#pair={new_code(devices, 'view').replace('-', '')}") as person:
+            assert person("value", css="#device") == "Chrome on Linux"
+            person.clicks("text=Pair this device")
+            person.sees(".side .empty", "A project is added on a device that has full access.")
+    assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 
 async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
@@ -163,7 +195,7 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
             assert person.runs("localStorage.getItem('drawbridge.token')") is None
         person.fills("#token", good)
         person.clicks("text=Pair this device")
-        person.sees(".side .empty", "No project yet")
+        person.sees(".side .empty", "No projects yet")
     assert next(iter(Devices(own_server.data))).name == "another one"
     assert len(list(Devices(own_server.data))) == 2
 
@@ -176,11 +208,12 @@ async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(
         code = new_code(Devices(server.data), "run")
         address = server.url.replace("wss://", "https://").removesuffix("ws")
         with browser.person(f"{address}#pair={code}", untrusting=True) as person:
+            person.sees(".connect a")
             authority = person.runs("fetch(document.querySelector('.connect a').href).then((answer) => answer.text())")
             assert authority.startswith("-----BEGIN CERTIFICATE-----")
             person.clicks("text=Pair this device")
-            person.sees(".side .empty", "No project yet")
-            person.presses("?")
-            person.clicks(".switch:has-text('while this page is closed')")
-            person.sees("dialog .problem")
+            person.sees(".side .empty", "No projects yet")
+            person.clicks(".side footer button:has-text('Settings')")
+            person.clicks(".switch:has-text('Even when this page is closed')")
+            person.sees(".settings .problem")
             assert person.runs("localStorage.getItem('drawbridge.push')") is None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .conftest import page_of, project_in, serving
 from .history import write_history
 from .rig import Browser
 
-LENGTH = 900_000
+LENGTH = 999_000
 """A message may have 1,000,000 bytes."""
 
 TEXTS = {
@@ -26,38 +28,60 @@ TEXTS = {
     "lines": "\n" * (LENGTH // 2),
     "one word": "a" * LENGTH,
     "controls": "a\u202e" * (LENGTH // 4),
+    "underscores": "_a _b_" * (LENGTH // 6),
+    "nested stars": "**a" * (LENGTH // 6) + "b**" * (LENGTH // 6),
 }
 
 LONGEST = (
     "(() => { window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries()"
     ".map((one) => one.duration))).observe({ type: 'longtask' }) })()"
 )
-BOUND = 1_000
-"""Milliseconds of one step on a busy machine. An idle one takes about 100; it was 15 seconds and more."""
+PACE = (
+    "(() => { const at = performance.now(); let sum = 0; for (let n = 0; n < 3e7; n++) sum += n % 7;"
+    " return Math.max(performance.now() - at, sum ? 0 : 1) })()"
+)
+"""Milliseconds for a fixed amount of work: how fast the page is at the moment. An idle machine takes about 50."""
 
 
-async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    data = tmp_path / "data"
+async def with_texts(data: Path, work: Path) -> dict[str, str]:
+    """A project for each of ``TEXTS``, which its agent has said; the projects by the names of the texts."""
     projects: dict[str, str] = {}
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    async with serving(data, "--no-tls", "--allow", work) as server:
         for number, name in enumerate(TEXTS):
-            place = directory.parent / str(number)
+            place = work / str(number)
             place.mkdir()
             projects[name] = await project_in(server, place)
     for name, project in projects.items():
         said = (TEXTS[name], "after it")
         words = ({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in said)
         write_history(data, project, words)
+    return projects
+
+
+@pytest.mark.thorough
+async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    data = tmp_path / "data"
+    projects = await with_texts(data, directory.parent)
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
         with browser.person(f"{page_of(server)}#token={server.token}") as person:
             person.sees(".project")
             person.runs(LONGEST)
             for name, project in projects.items():
-                person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
-                person.sees(".said", "after it")
-                person.until("document.querySelectorAll('.said').length === 3")
-                tasks = person.runs("window.tasks")
-                assert max(tasks, default=0) < BOUND, (name, tasks)
+                for left in (2, 1, 0):  # what freezes the page does so each time, a busy machine does not
+                    pace = person.runs(PACE)
+                    person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
+                    person.sees(".said", "after it")
+                    person.until("document.querySelectorAll('.said').length === 3")
+                    tasks = person.runs("window.tasks")
+                    pace = max(pace, person.runs(PACE))
+                    if max(tasks, default=0) < 6 * pace:
+                        break
+                    assert left, (name, tasks, pace)
+                    person.runs("location.hash = '#/'")
+                    person.loses(".said")
+                    person("reload")
+                    person.sees(".project")
+                    person.runs(LONGEST)
             assert [text for text in person.complaints() if "4401" not in text] == []
 
 
@@ -66,8 +90,8 @@ async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser,
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(
-            "(() => { const made = document.createElement.bind(document); document.createElement = (tag) =>"
-            " { if (tag === 'em') throw new RangeError('too deep'); return made(tag); } })()"
+            "(() => { const made = document.createElementNS.bind(document); document.createElementNS = (space, tag, more) =>"
+            " { if (tag === 'em') throw new RangeError('too deep'); return made(space, tag, more); } })()"
         )
         person.prompts('/say "a *b* c"')
         person.sees(".said:not(.live)", "a *b* c")
@@ -80,6 +104,7 @@ async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser,
 async def test_a_long_message_is_shown_whole_on_demand(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts('/say "' + "word-" * 20_000 + 'its end"')
+        person.sees(".finished")  # until then the message may still be drawn as one that streams
         person.sees(".said button", "Show all (101 kB), the rest as plain text")
         person.clicks(".said button")
-        person.until("document.querySelector('.said').innerText.includes('its end')")
+        person.until("document.querySelector('.said').textContent.includes('its end')")

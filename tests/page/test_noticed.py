@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.auth.scopes import owner as identity
+from tests.server.auth import rig as access_rig
 from tests.server.notifications.test_serving import POINT
 from tests.server.processes import Server
+from tests.server.wire_client import WireClient
+from tests.waiting import PATIENCE
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person
 
-HIDE = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => true })"
+pytestmark = pytest.mark.thorough
+
+HIDE = """(() => {
+  Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
+  window.requestAnimationFrame = () => 0;
+})()"""
+"""A tab in the background draws no frames."""
+
 NOTICES = "navigator.serviceWorker.ready.then((worker) => worker.getNotifications())"
 ENDPOINT = "https://fcm.googleapis.com/fcm/send/of-this-test"
 SUBSCRIBE = f"""(() => {{
@@ -32,10 +48,12 @@ NO_SERVICE = "PushManager.prototype.subscribe = async () => { throw new DOMExcep
 
 REMEMBER_NOTICES = """(() => {
   self.told = [];
+  self.displayed = [];
   const show = ServiceWorkerRegistration.prototype.showNotification;
   ServiceWorkerRegistration.prototype.showNotification = function (title, options) {
-    self.told.push([title, options.body, options.tag, options.data]);
-    return show.call(this, title, options);
+    self.told.push([title, options.body, options.tag, options.data.address]);
+    self.buttons = (options.actions ?? []).map(({ title }) => title);
+    return show.call(this, title, options).then(() => void self.displayed.push(options.data.answer?.token));
   };
 })()"""
 
@@ -48,9 +66,7 @@ COUNT_SOUNDS = """(() => {
 
 
 def switches(person: Person, text: str) -> None:
-    person.presses("Escape")
-    person.runs("document.activeElement.blur()")
-    person.presses("?")
+    person.runs("location.hash = '#/settings'")
     person.clicks(f".switch:has-text('{text}')")
 
 
@@ -58,20 +74,20 @@ async def has_a_question(server: Server, project: str) -> None:
     async with server.client() as other:
         await other.ask("project_join", project_id=project)
         await other.ask("execute", {"prompt": "Something"}, project)
-        await other.hear("permission_request")
+        await other.receive("permission_request")
 
 
 async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
-        person.sees(".project", "blog")
-        switches(person, "Notify me")
-        person.sees("dialog .problem", "does not allow it")
+        person.sees(".side", "blog")
+        switches(person, "When an agent needs you")
+        person.sees(".settings .problem", "blocked for this site")
         assert person.runs("localStorage.getItem('drawbridge.notices')") is None
         person("allow", what=["notifications"], url=page_of(server))
-        switches(person, "Notify me")
+        switches(person, "When an agent needs you")
         person.until("localStorage.getItem('drawbridge.notices') === 'yes'")
-        switches(person, "With a sound")
+        switches(person, "Play a sound")
         person.until("localStorage.getItem('drawbridge.sound') === 'yes'")
         person.runs(f"navigator.serviceWorker.ready.then(() => {{ {HIDE}; {COUNT_SOUNDS}; {REMEMBER_NOTICES} }})")
         await has_a_question(server, project)
@@ -79,7 +95,7 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
         person.until("window.badge === 1")
         person.until("window.sounds === 2")
         person.until("self.told.length > 0")
-        assert person.runs("self.told") == [["blog waits for you", "A question about Edit", project, f"/#/p/{project}"]]
+        assert person.runs("self.told") == [["blog needs your approval", "Edit a file", project, f"/#/p/{project}"]]
 
 
 @pytest.mark.thorough
@@ -87,36 +103,157 @@ async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_b
     browser: Browser, server: Server
 ) -> None:
     with browser.person(page_of(server) + f"#token={server.token}") as person:
-        person.sees(".side .empty", "No project yet")
+        person.sees(".side .empty", "No projects yet")
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person.runs(NO_SERVICE)
-        switches(person, "while this page is closed")
-        person.sees("dialog .problem", "no service")
+        switches(person, "Even when this page is closed")
+        person.sees(".settings .problem", "no service")
         assert person.runs("localStorage.getItem('drawbridge.push')") is None
-        assert person.runs("document.querySelectorAll('dialog input:checked').length") == 0
+        assert person.runs("document.querySelectorAll('.settings section:first-child input:checked').length") == 0
         person.runs(SUBSCRIBE)
-        switches(person, "while this page is closed")
+        switches(person, "Even when this page is closed")
         person.until("localStorage.getItem('drawbridge.push') === 'yes'")
         [kept] = json.loads((server.data / "push.json").read_text())["subscriptions"]
         assert kept["endpoint"] == ENDPOINT
-        switches(person, "while this page is closed")
+        switches(person, "Even when this page is closed")
         person.until("localStorage.getItem('drawbridge.push') === null")
-        person.until("!document.querySelector('dialog input:disabled')")
+        person.until("!document.querySelector('.settings input:disabled')")
         assert json.loads((server.data / "push.json").read_text())["subscriptions"] == []
 
 
 async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browser, server: Server) -> None:
-    said = {"title": "blog waits for you", "body": "A question about Edit", "project": "proj_1"}
+    said = {"title": "blog needs your approval", "body": "Edit a file", "project": "proj_1"}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
         person("push", data=json.dumps(said))
-        while not (told := person("worker", code="self.told")):
-            person.runs("new Promise((later) => setTimeout(later, 20))")
-        assert told == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
+        until_worker(person, "self.told.length > 0")
+        assert person("worker", code="self.told") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
+        assert person("worker", code="self.buttons") == []
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # it is looked at
+
+
+async def test_a_push_about_a_review_leads_there(browser: Browser, server: Server) -> None:
+    said = {"title": "blog: 7 files to review", "body": "Run finished · +120 −34", "project": "proj_1", "review": True}
+    with browser.person(page_of(server)) as person:
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person("worker", code=REMEMBER_NOTICES)
+        person("push", data=json.dumps(said))
+        until_worker(person, "self.told.length > 0")
+        assert person("worker", code="self.told") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1/review"]]
+
+
+NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
+"""Keeps notifications open although the page is visible. `waitUntil` throws for events that a test creates."""
+
+PRESS = """self.registration.getNotifications().then((shown) => {
+  const notification = shown.find(({ data }) => data.answer?.token === 'TOKEN');
+  if (!notification) return false;
+  self.dispatchEvent(new NotificationEvent('notificationclick', { notification, action: 'ACTION' }));
+  return true;
+})"""
+
+
+def until_worker(person: Person, code: str) -> None:
+    """Waits until the code returns a true value in the service worker."""
+    end = time.monotonic() + PATIENCE
+    while not person("worker", code=code):
+        assert time.monotonic() < end, person("worker", code="self.told")
+        person.runs("new Promise((later) => setTimeout(later, 20))")
+
+
+def presses(person: Person, token: str, action: str) -> None:
+    """Presses a button of the notification that carries this token, once it is shown: Chromium forgets others."""
+    until_worker(person, f"self.displayed.includes({token!r})")
+    until_worker(person, PRESS.replace("TOKEN", token).replace("ACTION", action))
+
+
+async def asks(owner: WireClient, server: access_rig.Server) -> tuple[str, str]:
+    """The ids of a project and of the approval that waits in it."""
+    project = await server.project(owner)
+    await owner.ask("project_join", project_id=project)
+    await owner.ask("execute", {"prompt": "please change"}, project)
+    asked = await owner.receive("permission_request")
+    return project, asked["data"]["approval_id"]
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_a_notification_accepts_or_rejects_once(browser: Browser, tmp_path: Path, decision: str) -> None:
+    """With the token of the push only. A second answer is refused, with the name of the first device."""
+    only: list[Identity] = []
+
+    def notified(token: str) -> Identity | None:
+        return only[0] if token in ("first", "second") else None
+
+    async with access_rig.serving(tmp_path, notified=notified) as server, server.client() as owner:
+        project, approval = await asks(owner, server)
+        only.append(replace(identity(""), scope="approve", only=(project, approval)))
+        push = {
+            "title": "code needs your approval",
+            "body": "npm test",
+            "project": project,
+            "approval_id": approval,
+            "whole": True,
+        }
+
+        def answers() -> None:
+            with browser.person(f"http://127.0.0.1:{server.port}/") as person:
+                person("allow", what=["notifications"], url=f"http://127.0.0.1:{server.port}/")
+                person.runs("navigator.serviceWorker.ready.then(() => true)")
+                person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}")
+                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "has expired")):
+                    person("push", data=json.dumps({**push, "token": token}))
+                    presses(person, token, decision)
+                    if not problem:
+                        assert decided.wait(PATIENCE)
+                        assert person("worker", code="self.buttons") == ["Accept", "Reject"]
+                        continue
+                    until_worker(person, f"self.told.some(([, body]) => body.includes({problem!r}))")
+                    assert person("worker", code="self.buttons") == []
+
+        decided = threading.Event()
+        walking = asyncio.create_task(asyncio.to_thread(answers))
+        resolved = (await owner.receive("update", "permission_resolved"))["data"]["data"]
+        decided.set()
+        await walking
+        assert (resolved["by"], resolved["decision"]) == ("Chrome on Linux", decision)
+
+
+BREAKS = """(() => {
+  const { send } = WebSocket.prototype;
+  WebSocket.prototype.send = function (text) {
+    send.call(this, text);
+    if (JSON.parse(text).type === 'TYPE') this.close();
+  };
+})()"""
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        ("auth", "The server can’t be reached. Open the page to answer."),
+        ("permission_response", "The connection was lost. Open the page to see whether your answer arrived."),
+    ],
+    ids=["before it", "after it"],
+)
+def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
+    browser: Browser, server: Server, last: str, reason: str
+) -> None:
+    """The connection breaks before the answer is sent, or after it: then nobody knows."""
+    push = {"title": "blog needs your approval", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
+    with browser.person(page_of(server)) as person:
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}; {BREAKS.replace('TYPE', last)}")
+        person("push", data=json.dumps({**push, "token": server.token}))
+        presses(person, server.token, "allow")
+        until_worker(person, "self.told.length > 1")
+        notice = person("worker", code="self.told")[-1]
+        assert notice == ["Your answer may not have been recorded", reason, "a", "/#/p/p"]
+        assert person("worker", code="self.buttons") == []
 
 
 @pytest.mark.thorough
@@ -125,15 +262,15 @@ async def test_what_is_new_is_counted_until_it_is_looked_at(browser: Browser, se
     async with server.client() as other:
         await other.ask("project_join", project_id=project)
         await other.ask("execute", {"prompt": "/quick"}, project)
-        await other.hear("update", "run_finished")
+        await other.receive("update", "run_finished")
         with browser.person(f"{page_of(server)}#token={server.token}") as person:
-            person.sees(".project", "blog")
+            person.sees(".side", "blog")
             assert person.reads(".unread") == [], "what was before this browser came is not new to it"
             await other.ask("execute", {"prompt": "/lines 200"}, project)
-            finished = await other.hear("update", "run_finished")
-            person.sees(".unread", "99+")
+            finished = await other.receive("update", "run_finished")
+            person.sees(".unread")
             person("reload")
-            person.sees(".unread", "99+")
+            person.sees(".unread")
             person.clicks(".project")
             person.sees(".finished")
             person.loses(".unread")

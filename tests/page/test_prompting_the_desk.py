@@ -31,13 +31,13 @@ async def tells(event: str, project: Path, **more: Any) -> None:
     """A hook does."""
     known = {"session_id": SESSION, "cwd": str(project), "permission_mode": "default", "hook_event_name": event, **more}
     async with Line.open() as line:
-        line.say(type="hook", pid=CLAUDE, payload=known)
+        line.send(type="hook", pid=CLAUDE, payload=known)
         line._writer.write_eof()
-        assert await line.hear() is None
+        assert await line.receive() is None
 
 
 async def asked(bridge: Line) -> Message:
-    said = await bridge.hear()
+    said = await bridge.receive()
     assert said is not None, "the server has hung up"
     return said
 
@@ -48,24 +48,24 @@ async def test_the_prompt_box_is_there_while_prompts_are_taken(browser: Browser,
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         await tells("SessionStart", home)
         person.clicks(".project:has(.at-desk)")
-        person.sees(".rights", "Prompts are typed at the desk")
+        person.sees(".rights", "Send messages from the terminal")
         assert not person("visible", css="#prompt")
         async with Line.open() as bridge:
-            bridge.say(**about)
+            bridge.send(**about)
             person.sees(".rights", "typed into the terminal")
             person.prompts("Not now")
             refused = await asked(bridge)
-            bridge.say(type="untyped", id=refused["id"], reason="Somebody has started typing there.")
+            bridge.send(type="untyped", id=refused["id"], reason="Somebody has started typing there.")
             person.sees("text=Somebody has started typing there.")
             person.until("document.querySelector('#prompt').value === 'Not now'")
             person.fills("#prompt", "")
             person.prompts("From the sofa")
             typed = await asked(bridge)
             assert typed["text"] == "From the sofa"
-            bridge.say(type="typed", id=typed["id"])
+            bridge.send(type="typed", id=typed["id"])
             await tells("UserPromptSubmit", home, prompt="From the sofa", prompt_id="t1")
-            person.sees(".project .state", "Working at the desk")
+            person.sees(".project .state", "Working in terminal")
             person.loses(".queued")
-        person.sees(".rights", "Prompts are typed at the desk")
+        person.sees(".rights", "Send messages from the terminal")
         assert not person("visible", css="#prompt")
         assert not person.complaints(), json.dumps(person.complaints())

@@ -45,25 +45,29 @@ def picture_in(request: ModelRequest) -> str:
 
 def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
     """A new one, the old one from the list, and a copy of it."""
-    sessions = "button[aria-label=Sessions]"
     for number, (act, remembers) in enumerate((("New session", False), ("Resume", True), ("Fork", True)), start=2):
-        person.clicks(sessions)
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('sessions in this folder')")
         person.sees("dialog .sessions strong", "Change the poem")
         row = "dialog .sessions li:has-text('Change the poem') " if remembers else ""
-        person.clicks(f"{row}button:has-text('{act}')")
+        person.clicks(f"{row or 'dialog footer '}button:has-text('{act}')")
         person.loses("dialog")
         model.will_say(text(f"Answer {number}."))
         person.prompts(f"Prompt {number}")
         person.sees(".said", f"Answer {number}.")
-        person.until(f"document.querySelectorAll('.finished').length === {number}")
+        person.until("[...document.querySelectorAll('.items > .item')].at(-1)?.dataset.kind === 'finished'")
         told = str(model.requests[-1].body["messages"])
         assert f"Prompt {number}" in told
         assert ("Change the poem" in told) is remembers
+        shown = "[...document.querySelectorAll('.items .prompt .words')].map((one) => one.innerText.trim())"
+        person.runs("document.querySelector('.scroller').scrollTo(0, 0)")
+        person.until(f"{shown}.includes('Prompt {number}')")
+        person.until(f"{shown}.includes('Change the poem') === {str(remembers).lower()}")
 
 
 @contextlib.asynccontextmanager
 async def working(
-    browser: Browser, data: Path, directory: Path, *turns: Block
+    browser: Browser, data: Path, directory: Path, *turns: Block | list[Block]
 ) -> AsyncIterator[tuple[Person, MessagesStub]]:
     """The page shows a project of the real CLI, whose model will say this."""
     with MessagesStub() as model:
@@ -74,7 +78,7 @@ async def working(
             async with server.client() as client:
                 made = await client.ask("project_create", {"path": str(directory), "agent": "claude"})
             with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
-                person.sees(".composer button[aria-label='Add a picture']")
+                person.sees(".composer button[aria-label='Attach files']")
                 yield person, model
 
 
@@ -92,15 +96,20 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
         text("**All** done."),
     ]
     async with working(browser, tmp_path / "data", directory, *turns) as (person, model):
+        person.clicks(".chip.agent > button")
+        person.sees(".chip-menu", "Version ")
+        assert person.reads(".chip.agent > button") == ["Claude"], "the name that the box has without the menu"
+        person.presses("Escape")
+        person.loses(".chip-menu")
         person.runs(PASTES_A_PICTURE)
         person.sees(".pictures img")
         person.prompts("Change the poem")
-        person.sees(".prompt .attached", "drawing.png")
+        person.sees(".prompt .picture[title='drawing.png'] img")
         person.sees(".approval h3", "Claude wants to edit poem.txt")
         person.sees(".approval .removed mark", "two")
         person.sees(".approval .added mark", "2")
         person.clicks(".approval button:has-text('Edit')")
-        person.fills(".approval textarea", "one\nzwei\nthree\nfour\n")
+        person.edits("one\nzwei\nthree\nfour\n")
         person.clicks("text=Accept edited version")
         person.sees(".approval h3", "Claude wants to run a command")
         assert poem.read_text() == "one\nzwei\nthree\nfour\n"
@@ -109,9 +118,10 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
         person.fills(".approval textarea", "no files please")
         person.presses("Enter")
         person.sees(".approval legend", "Which one?")
+        person.sees(".tool > summary:has-text('Asking Which one?')", "Waiting for approval")
         assert not (directory / "made").exists()
         person.clicks("label:has-text('Right')")
-        person.clicks("button:has-text('Answer')")
+        person.clicks("button:has-text('Submit')")
         person.sees(".said strong", "All")
         person.sees(".finished", "Finished")
         goes_back_to_the_first_session(person, model)
@@ -124,8 +134,8 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
 async def test_claudes_plan_is_approved_with_its_edits(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """The real CLI leaves the mode plan for the one that accepts edits, though it suggests none."""
     async with working(browser, tmp_path / "data", directory, text("What shall I plan?")) as (person, model):
-        person("select", css=".tools select", value="plan")
-        person.sees(".toast", "From now on: Plan only.")
+        person.picks("mode", "plan")
+        person.sees(".toast", "Mode: Plan")
         person.prompts("Hello")
         person.sees(".finished")
         found = re.search(r"/[^\s\"`]+/plans/[\w-]+\.md", str(model.requests[-1].body))
@@ -141,7 +151,7 @@ async def test_claudes_plan_is_approved_with_its_edits(browser: Browser, tmp_pat
         person.sees(".approval .markdown li", "Test it")
         person.clicks("text=Approve and accept edits")
         person.sees(".said", "Then I begin.")
-        person.until("document.querySelector('.tools select').value === 'acceptEdits'")
+        person.sees(".chip.mode > button[data-value=acceptEdits]")
     assert "approved your plan" in "\n".join(model.requests[-1].tool_results)
 
 
@@ -159,3 +169,28 @@ async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path
         person.clicks(".approval .yes")
         person.sees(".said", "Done.")
         assert (directory / "made").exists()
+
+
+@pytest.mark.thorough
+async def test_two_subagents_at_once_are_answered_in_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """Each approval names its subagent and its place among those that wait; after an answer, the next one is current."""
+    poems = {f"Write poem {name}": directory / f"{name}.txt" for name in ("one", "two")}
+    agents = [tool_use("Agent", description=task, prompt=task, subagent_type="general-purpose") for task in poems]
+    async with working(browser, tmp_path / "data", directory, agents, text("Both are at work.")) as (person, model):
+        for task, poem in poems.items():
+            model.will_say_to(task, write(poem, "words\n"), text(f"{poem.stem} is written."))
+        person.prompts("Two poems")
+        person.until("document.querySelectorAll('.approval').length === 2")
+        assert person.reads(".approval .why") == ["Asked by general-purpose"] * 2
+        assert person.reads(".approval .place") == ["1 of 2", "2 of 2"]
+        first, second = (title.split()[-1] for title in person.reads(".approval h3"))
+        assert {first, second} == {"one.txt", "two.txt"}
+        person.clicks(f".approval:has-text('{first}') .yes")
+        person.sees(".approval.current h3", second)
+        person.until("document.querySelectorAll('.approval').length === 1")
+        assert person.reads(".approval .place") == []
+        assert not (directory / second).exists()
+        person.clicks(".approval.current .yes")
+        person.sees(".finished", "Finished")
+        person.until("document.querySelectorAll('.finished').length === 1")
+    assert [poem.read_text() for poem in poems.values()] == ["words\n"] * 2

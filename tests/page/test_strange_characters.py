@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from importlib.resources import files
-from pathlib import Path
 
 from drawbridge.core.terminal_text import harmless
 from tests import programs
-from tests.waiting import PATIENCE
 
-MODULE = Path(str(files("drawbridge") / "web" / "harmless.js"))
-ASK = f"""
-const {{ harmless }} = await import({json.dumps(str(MODULE))});
+ASK = """
+await import(process.argv[1] + '/dom.mjs');
+const { harmless } = await import(process.argv[1] + '/modules.mjs');
 let text = '';
 for await (const piece of process.stdin) text += piece;
 console.log(JSON.stringify(JSON.parse(text).map(harmless)));
@@ -22,10 +19,8 @@ console.log(JSON.stringify(JSON.parse(text).map(harmless)));
 
 
 def by_the_page(texts: list[str]) -> list[str]:
-    command = [str(programs.node()), "--input-type=module", "-e", ASK]
-    done = subprocess.run(
-        command, input=json.dumps(texts), capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
+    command = [str(programs.node()), "--input-type=module", "--eval", ASK, str(programs.page_units())]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, timeout=120, check=True)
     found: list[str] = json.loads(done.stdout)
     return found
 

@@ -1,4 +1,4 @@
-"""What a peer puts on the wire: HTTP heads and WebSocket frames, well formed or not."""
+"""The bytes of HTTP heads and WebSocket frames, well formed or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(changed: Headers | None = None, *, line: str = "GET / HTTP/1.1", bod
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int = 0, masked: bool = True) -> bytes:
-    """One frame of a client, whatever the protocol thinks of it."""
+    """One frame of a client, whether the protocol allows it or not."""
     head = bytes([fin << 7 | reserved << 4 | opcode])
     length = len(payload)
     mask_bit = masked << 7

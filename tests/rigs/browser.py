@@ -32,7 +32,7 @@ class BrowserProcess:
         )
         assert self._receive() == {"ready": True}
 
-    def tell(self, **command: Any) -> Any:
+    def send(self, **command: Any) -> Any:
         """The result of one command of the script."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")

@@ -44,7 +44,7 @@ def tool_use(name: str, **arguments: object) -> Block:
 
 
 def read(file: Path) -> Block:
-    """The CLI edits no file that the model has not read."""
+    """A call of the tool that reads a file: the CLI edits only files that the model has read."""
     return tool_use("Read", file_path=str(file))
 
 
@@ -107,6 +107,8 @@ class MessagesStub(ScriptedModel[ModelRequest]):
         super().__init__(type("Handler", (_Handler,), {"stub": self}))
         self._turns_of: dict[str, list[list[Block]]] = {}
         self._held = threading.Semaphore(0)
+        self.checks = False
+        """Whether it checks tool uses for the CLI's auto mode, and finds nothing wrong with any."""
 
     def __exit__(self, *_: object) -> None:
         self.go_on(len(self.requests))
@@ -153,6 +155,7 @@ class MessagesStub(ScriptedModel[ModelRequest]):
 
 class _Handler(Handler):
     stub: MessagesStub
+    _checks = False
 
     protocol_version = "HTTP/1.1"
 
@@ -166,6 +169,7 @@ class _Handler(Handler):
         if path == "/v1/messages/count_tokens":
             self.reply("application/json", b'{"input_tokens": 100}')
         elif path == "/v1/messages":
+            self._checks = self.stub.checks and "safeguards" in body
             self._say(self.stub.answer(body), body["model"], streamed=bool(body.get("stream")))
         else:
             self.send_error(404)
@@ -186,7 +190,7 @@ class _Handler(Handler):
         self.send_header("Connection", "close")
         self.end_headers()
         with contextlib.suppress(OSError):  # the CLI may disconnect from a model that it was asked to interrupt
-            for event in _events(blocks, model, self.stub.hold):
+            for event in _events(blocks, model, self.stub.hold, checks=self._checks):
                 self.wfile.write(event)
                 self.wfile.flush()
         self.close_connection = True
@@ -205,7 +209,7 @@ def _message(model: str) -> dict[str, Any]:
     }
 
 
-def _events(blocks: list[Block], model: str, hold: Callable[[], None]) -> Iterator[bytes]:
+def _events(blocks: list[Block], model: str, hold: Callable[[], None], *, checks: bool) -> Iterator[bytes]:
     """The server-sent events of one streamed message."""
     yield _event("message_start", message=_message(model))
     for index, block in enumerate(blocks):
@@ -222,6 +226,11 @@ def _events(blocks: list[Block], model: str, hold: Callable[[], None]) -> Iterat
         yield _event("content_block_stop", index=index)
     reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
     delta = {"stop_reason": reason, "stop_sequence": None}
+    if checks:
+        verdict = {"type": "evaluated", "outcome": "not_flagged"}
+        uses = {block["id"]: verdict for block in blocks if block["type"] == "tool_use"}
+        status = {"type": "available", "tool_uses": uses}
+        delta["safeguard_results"] = [{"type": "dangerous_tool_use", "status": status}]
     yield _event("message_delta", delta=delta, usage={"output_tokens": 10})
     yield _event("message_stop")
 

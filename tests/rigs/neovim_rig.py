@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.protocols.msgpack_rpc import Connection, Response
+from tests.programs import WITHOUT_PYTHON
 from tests.waiting import PATIENCE
 
 from .tmux import Pane, Tmux, wait_until
@@ -56,24 +57,10 @@ end
 """
 
 
-TAKES_KEYS = """
-local shown = false
-for _, proposal in ipairs(require('drawbridge.review').pending()) do
-  if proposal.settling then
-    return false
-  end
-  shown = shown or proposal.shown
-end
-return shown
+IS_SHOWN = """
+return #vim.tbl_filter(function(proposal) return proposal.shown end, require('drawbridge.review').pending()) > 0
 """
-NOTHING_SETTLES = """
-for _, proposal in ipairs(package.loaded['drawbridge.review'] and require('drawbridge.review').pending() or {}) do
-  if proposal.settling then
-    return false
-  end
-end
-return true
-"""
+TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge').status().ignores_keys)"
 """A view that has just opened takes no keys for a moment."""
 
 
@@ -95,7 +82,7 @@ class Neovim:
         config.mkdir(parents=True, exist_ok=True)
         (config / "init.lua").write_text(INIT.replace("{root}", str(ROOT)).replace("{options}", options))
         address = Path(os.environ["XDG_RUNTIME_DIR"]) / f"nvim-{next(cls._numbers)}"
-        command = [str(program), "-n", "-i", "NONE", "--listen", str(address), *map(str, files)]
+        command = [str(program), "-n", "-i", "NONE", *WITHOUT_PYTHON, "--listen", str(address), *map(str, files)]
         neovim = cls(tmux.start("nvim", command, cwd=cwd, environment=environment), address)
         neovim.wait_for("return vim.v.vim_did_enter == 1", what="did not start")
         return neovim
@@ -129,12 +116,22 @@ class Neovim:
         try:
             wait_until(met, timeout=timeout)
         except TimeoutError:
-            raise AssertionError(f"Neovim {what} in {timeout} s") from None
+            raise AssertionError(f"Neovim {what} in {timeout} s; {self._situation()}") from None
+
+    def _situation(self) -> str:
+        """Its mode, what it has shown so far, and its screen, for the message of a failed test."""
+        try:
+            mode = self._call("nvim_get_mode")
+            # Where it waits for a key it answers nothing else.
+            seen = None if mode["blocking"] else self.lua("return vim.inspect(seen)")
+        except OSError as error:
+            return f"it does not answer: {error}\n{self.pane.framed}"
+        return f"mode {mode}, seen {seen}\n{self.pane.framed}"
 
     def wait_for_proposal(self, number: int = 1) -> None:
         """The ``number``-th proposal of this session is shown, in a window that has the focus and takes keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
-        self.wait_for(TAKES_KEYS, what=f"took no keys for proposal {number}")
+        self.wait_for(IS_SHOWN, what=f"took no keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
         """The view of the ``number``-th proposal is gone."""
@@ -147,7 +144,7 @@ class Neovim:
 
     def command(self, words: str) -> None:
         """Type an Ex command, as a person does; it has run when this returns."""
-        self.wait_for(NOTHING_SETTLES, what="took no keys")
+        self.wait_for(TAKES_KEYS, what="took no keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")
         self._wait_for_command_line(open=True)

@@ -56,7 +56,8 @@ class ResponsesStub(StubServer):
 
     def answer(self, request: dict[str, Any]) -> bytes:
         self.requests.append(request)
-        item = self._turns.pop(0) if self._turns else text("Nothing more was scripted.")
+        # Without tools it is a request for a title, which codex-acp makes at any time after the first turn.
+        item = self._turns.pop(0) if self._turns and request.get("tools") else text("Nothing more was scripted.")
         return b"".join(_events(item, f"response-{len(self.requests)}"))
 
 

@@ -106,7 +106,7 @@ class Pane:
         try:
             return wait_until(look, timeout=timeout)
         except TimeoutError:
-            raise AssertionError(f"{self.name} {complaint} in {timeout} s") from None
+            raise AssertionError(f"{self.name} {complaint} in {timeout} s:\n{self.framed}") from None
 
 
 class Tmux:

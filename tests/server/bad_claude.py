@@ -37,7 +37,7 @@ async def project(server: Server, client: WireClient, name: str = "code") -> str
 async def words(client: WireClient) -> str:
     """What the agent says next for people."""
     while True:
-        message: dict[str, Any] = await client.hear("agent_message")
+        message: dict[str, Any] = await client.receive("agent_message")
         for said in message["data"]["messages"]:
             if said["type"] == "assistant":
                 return str(said["message"]["content"][0]["text"])

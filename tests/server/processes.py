@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
+import psutil
+
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import PATIENCE
 
@@ -22,7 +24,7 @@ COMMAND = [sys.executable, "-m", "drawbridge", "serve"]
 
 
 class Server:
-    """A server that has said that it is ready."""
+    """A server that has reported that it is ready."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, errors: BinaryIO, ready: dict[str, Any], data: Path
@@ -47,13 +49,13 @@ class Server:
             yield client
 
     async def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Its exit code, and what it had said on stderr."""
+        """Its exit code and what it has written to stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await self.ended(within)
 
     async def ended(self, within: float = PATIENCE) -> tuple[int | None, str]:
-        """It ends by itself, or was told to."""
+        """Waits until it has ended: by itself, or after a signal."""
         async with asyncio.timeout(within):
             await self.process.communicate()
         return self.process.returncode, self.errors
@@ -138,3 +140,12 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
             process.terminate()
             assert process.wait(PATIENCE) == 0, (root / "errors").read_text()
             out.close()
+
+
+FILES_OF_AN_AGENT = 5
+"""Its input, output and errors, its supervisor's socket and the log of its project: it is kept after its run."""
+
+
+def files_apart_from_agents(process: psutil.Process) -> int:
+    """The open files of a server without those of its agents: which of them are kept at a moment is chance."""
+    return int(process.num_fds()) - FILES_OF_AN_AGENT * len(process.children())

@@ -29,12 +29,12 @@ def subagent(prompt: str = TASK) -> dict[str, Any]:
 
 
 def results(client: WireClient) -> list[dict[str, Any]]:
-    said = [message["data"]["messages"][0] for message in client.heard if message["type"] == "agent_message"]
+    said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
     return [line for line in said if line["type"] == "result"]
 
 
 async def asked(client: WireClient) -> dict[str, Any]:
-    data: dict[str, Any] = (await client.hear("permission_request"))["data"]
+    data: dict[str, Any] = (await client.receive("permission_request"))["data"]
     return data
 
 
@@ -87,7 +87,7 @@ async def test_two_subagents_ask_and_the_run_ends_once(poem: Path, model: Messag
         model.will_say(text("Nothing else."))
         await client.ask("execute", {"prompt": "Anything else?"}, project)
         assert (await finished(client))["outcome"] == "completed"
-        assert len([m for m in client.heard if m["data"].get("update_type") == "run_finished"]) == 2
+        assert len([m for m in client.received if m["data"].get("update_type") == "run_finished"]) == 2
 
 
 @pytest.mark.parametrize("how", ["agent_interrupt", "agent_kill"])
@@ -152,7 +152,7 @@ async def test_a_command_that_ends_later_begins_a_run(poem: Path, model: Message
 
         model.will_say(write(report, "one failed\n"), text("I wrote a report."))
         gate.touch()
-        started = (await client.hear("update", "run_started", unprompted=True))["data"]["data"]
+        started = (await client.receive("update", "run_started", unprompted=True))["data"]["data"]
         question = await asked(client)
         assert question["run_id"] == started["run_id"]
         assert (await state(client, project))["state"] == "EXECUTING"

@@ -17,7 +17,7 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.process import STDOUT, Process
 from drawbridge.server.app.outbox import Writers
-from tests.server.twin import Client, Server
+from tests.server.core_rig import Client, Server
 
 LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}'
 NESTED = b'{"type":"user","message":' + b"[" * 300 + b"]" * 300 + b',"n":[' + b"[]," * 300 + b'[]],"session_id":"s"}'

@@ -11,7 +11,16 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from drawbridge.agents.base import AskedBy, Proposal
+from drawbridge.agents.base import (
+    AgentOffers,
+    AgentState,
+    AskedBy,
+    Offer,
+    OffersReported,
+    Proposal,
+    StateReported,
+    Todo,
+)
 from drawbridge.server import events
 from drawbridge.server.events import (
     KINDS,
@@ -38,11 +47,23 @@ from drawbridge.server.protocol.messages import (
     ExecutionKilled,
     PermissionWithdrawn,
     ProjectState,
+    PromptEdited,
+    QueueChanged,
+    ReviewChanged,
+    ReviewComment,
+    ReviewCommented,
+    ReviewCommitted,
+    ReviewDecided,
+    ReviewPushed,
     RunFinished,
+    RunInfo,
     RunReverted,
     RunStarted,
     SessionChanged,
+    SessionDeleted,
+    SessionRenamed,
     SessionReset,
+    Submission,
 )
 from drawbridge.server.sessions.audience import frame, replayed
 from drawbridge.server.sessions.records import Memory
@@ -51,6 +72,19 @@ from tests.server.app.rig import info
 
 PATH = Path("/home/ada/blog")
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC)
+
+COMMENT = ReviewComment(
+    comment_id="comment_1",
+    by="phone",
+    path="a.py",
+    side="new",
+    line=2,
+    end_line=3,
+    quote="a\nb\n",
+    blob="5f3c",
+    text="Why?",
+    suggestion="c\n",
+)
 
 RECORDED: list[Recorded] = [
     AgentLine(b'{ "type":"assistant", "session_id":"s1", "odd": 1.0e3,  "text":"\xc3\xa9" }', "s1"),
@@ -62,6 +96,14 @@ RECORDED: list[Recorded] = [
     RunStarted("run_2", "s1", "claude", unprompted=True),
     RunFinished(run_id="run_1", outcome="failed", duration_ms=5, cost_usd=0.25, error="no", code="EXECUTION_FAILED"),
     RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),)),
+    ReviewDecided(by="phone", decision="keep", files=1, hunks=2, left=3, client_id="c1"),
+    ReviewCommented(comment_id="comment_1", by="phone", comment=COMMENT, client_id="c1"),
+    ReviewCommented(comment_id="comment_1", by="phone"),
+    ReviewCommitted(commit="5f3c", branch="main", files=("a.py",), output="1 file changed", by="phone", created=True),
+    ReviewPushed(
+        commit="5f3c", remote="origin", branch="main", output="", by="phone", pull_request="https://a.example/pull/1"
+    ),
+    PromptAccepted("run_1", "Address it", "phone", "submit-1", review=Submission("key", ("comment_1",))),
     ExecutionKilled("p1", "IDLE", "run_1"),
     ApprovalRequested("appr_1", "run_1", "Bash", Raw(b'{"command": "ls"}'), Raw(b"[]")),
     ApprovalRequested(
@@ -81,7 +123,10 @@ RECORDED: list[Recorded] = [
     PermissionWithdrawn("appr_1", "the run was stopped"),
     SessionChanged("s1"),
     SessionChanged("", "s1", "claude"),
+    SessionRenamed("s1", "Bridge", "phone"),
+    SessionDeleted("s1", "phone", agent_copy=True),
     SessionReset("s1", "", "p1"),
+    PromptEdited("run_1", "Fix both", "phone", "c1"),
 ]
 
 INFO = info("p1", str(PATH))
@@ -91,6 +136,10 @@ ANNOUNCED: list[Event] = [
     ProjectGone("p1", str(PATH)),
     DiskWarning("disk", 1, 2, "nearly full"),
     RunContinued("run_1", "phone"),
+    QueueChanged((RunInfo(run_id="run_2", position=1, prompt="next"),)),
+    ReviewChanged(state="open", files=1, hunks=2, added=3, removed=4),
+    StateReported(AgentState(model="opus", todos=(Todo("Fix it", "pending"),))),
+    OffersReported(AgentOffers(commands=(Offer("compact"),), steer=True)),
 ]
 
 
@@ -181,3 +230,19 @@ def test_an_impossible_cost_is_not_remembered(cost: str) -> None:
     record = f'{{"type":"system","subtype":"run_finished","message":{fields}}}'.encode()
     with pytest.raises(msgspec.ValidationError):
         events.read(compose(1, NOON, "server", record).line)
+
+
+def test_a_title_is_the_prompt_that_the_agent_was_given() -> None:
+    memory = Memory()
+    prompts: list[PromptAccepted | PromptEdited] = [
+        PromptAccepted("r1", "walnuts", "phone"),
+        PromptEdited("r1", "figs", "phone", "c1"),
+        PromptAccepted("r2", "pears", "phone"),
+        PromptEdited("r2", "plums", "phone", "c1"),
+    ]
+    for seq, event in enumerate(prompts, 1):
+        memory.apply(event, NOON, seq)
+    assert memory.title == "figs"
+    memory.apply(RunFinished(run_id="r1", outcome="interrupted", duration_ms=0, removed_by="phone"), NOON, 5)
+    memory.apply(PromptAccepted("r3", "dates", "phone"), NOON, 6)
+    assert memory.title == "dates"

@@ -31,10 +31,10 @@ async def test_what_a_client_has_seen_is_in_the_files_and_the_rest_comes_once(tm
             project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
             await client.ask("project_join", project_id=project)
             await client.ask("execute", {"prompt": "/lines 20000"}, project)
-            await until(lambda: client.heard[-1].get("seq", 0) > 500, "many lines")
+            await until(lambda: client.received[-1].get("seq", 0) > 500, "many lines")
             server.process.send_signal(signal.SIGKILL)
             await client.connection.wait_closed()
-            heard = list(client.heard)
+            heard = list(client.received)
         await server.ended()
 
     found = read_without_us(data / "projects" / project / "logs")
@@ -50,7 +50,7 @@ async def test_what_a_client_has_seen_is_in_the_files_and_the_rest_comes_once(tm
     async with serving(data, *options) as server, server.client() as client:
         joined = await client.ask("project_join", {"after_seq": len(seen)}, project)
         assert joined["data"]["data"]["state"] == "IDLE"
-        finished = await client.hear("update", "run_finished", outcome="interrupted")
+        finished = await client.receive("update", "run_finished", outcome="interrupted")
         await asyncio.sleep(0)
-        rest = [message["seq"] for message in client.heard if "seq" in message]
+        rest = [message["seq"] for message in client.received if "seq" in message]
         assert rest == list(range(len(seen) + 1, finished["seq"] + 1))

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from drawbridge.server import logs
-from tests.server.twin import Client, serving
+from tests.server.core_rig import Client, serving
 
 
 @pytest.fixture

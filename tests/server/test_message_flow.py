@@ -25,12 +25,12 @@ def directory(tmp_path: Path) -> Path:
 
 async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str, Any]]:
     """Executes, and everything that is heard of it up to the state after it."""
-    start = len(client.heard)
-    await client.tell("execute", {"prompt": prompt}, project)
-    await client.hear("update", "project_state", state="EXECUTING")
-    await client.hear("update", "run_finished", outcome="completed")
-    await client.hear("update", "project_state", state="IDLE")
-    return client.heard[start:]
+    start = len(client.received)
+    await client.send("execute", {"prompt": prompt}, project)
+    await client.receive("update", "project_state", state="EXECUTING")
+    await client.receive("update", "run_finished", outcome="completed")
+    await client.receive("update", "project_state", state="IDLE")
+    return client.received[start:]
 
 
 def lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -56,22 +56,22 @@ async def test_the_example_of_the_specification_line_by_line(directory: Path, tm
 
 
 async def creates_a_project_and_executes(client: WireClient, directory: Path) -> tuple[str, str]:
-    await client.tell("project_list")  # 2
+    await client.send("project_list")  # 2
     assert await client.next() == {"type": "project_list", "data": {"projects": []}}  # 3
-    await client.tell("project_create", {"path": str(directory), "agent": "demo"})  # 4
+    await client.send("project_create", {"path": str(directory), "agent": "demo"})  # 4
     created = await client.next()  # 5
     assert (created["type"], created["data"]["update_type"]) == ("update", "project_state")
     project = created["project_id"]
     assert created["data"]["data"]["state"] == "IDLE"
-    await client.tell("project_join", {"project_id": project})  # 6
+    await client.send("project_join", {"project_id": project})  # 6
     joined = await client.next()  # 7
     assert joined["project_id"] == project
     assert joined["data"]["update_type"] == "project_joined"
     assert joined["data"]["data"]["path"] == str(directory)
-    await client.tell("execute", {"prompt": "/quick Create hello world"}, project)  # 8
-    state = await client.hear("update", "project_state", state="EXECUTING")  # 9
+    await client.send("execute", {"prompt": "/quick Create hello world"}, project)  # 8
+    state = await client.receive("update", "project_state", state="EXECUTING")  # 9
     assert state["project_id"] == project
-    said = await client.hear("agent_message", direction="claude")  # 10
+    said = await client.receive("agent_message", direction="claude")  # 10
     assert said["project_id"] == project
     assert said["data"]["messages"][0]["type"] == "system"
     assert said["data"]["session_id"]
@@ -80,8 +80,8 @@ async def creates_a_project_and_executes(client: WireClient, directory: Path) ->
 
 async def comes_back(client: WireClient, project: str, session: str, directory: Path) -> None:
     async def list_() -> dict[str, Any]:
-        await client.tell("project_list")  # 15
-        [one] = (await client.hear("project_list"))["data"]["projects"]  # 16
+        await client.send("project_list")  # 15
+        [one] = (await client.receive("project_list"))["data"]["projects"]  # 16
         return dict(one)
 
     listed = await list_()
@@ -91,10 +91,10 @@ async def comes_back(client: WireClient, project: str, session: str, directory: 
     for name in ("created_at", "last_active", "first_message_time", "last_message_time"):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", listed[name]), name
     assert listed["message_count"] >= 4
-    await client.tell("project_join", {"project_id": project})  # 17
-    await client.hear("update", "project_joined")  # 18
-    await client.tell("get_messages", {"since": "2024-01-27T10:02:00Z"}, project)  # 19
-    history = (await client.hear("message_history"))["data"]  # 20
+    await client.send("project_join", {"project_id": project})  # 17
+    await client.receive("update", "project_joined")  # 18
+    await client.send("get_messages", {"since": "2024-01-27T10:02:00Z"}, project)  # 19
+    history = (await client.receive("message_history"))["data"]  # 20
     assert [record["seq"] for record in history] == list(range(1, listed["message_count"] + 1))
     assert history[0]["direction"] == "client"
     assert history[0]["message"]["message"] == {"prompt": "/quick Create hello world"}
@@ -103,17 +103,17 @@ async def comes_back(client: WireClient, project: str, session: str, directory: 
 async def both_hear_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
     await other.ask("project_join", {"project_id": project})
     heard = await run_of(client, project, "/quick one")
-    await other.hear("update", "run_finished")
-    await until(lambda: lines(other.heard) == lines(heard))  # 22
+    await other.receive("update", "run_finished")
+    await until(lambda: lines(other.received) == lines(heard))  # 22
     assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation goes on"
 
 
 async def starts_a_new_session(client: WireClient, project: str, session: str, directory: Path) -> set[str]:
-    await client.tell("agent_new_session", project_id=project)  # 23
-    reset = await client.hear("update", "session_reset")  # 24
+    await client.send("agent_new_session", project_id=project)  # 23
+    reset = await client.receive("update", "session_reset")  # 24
     fields = {"old_session_id": session, "new_session_id": "", "project_id": project}
     assert reset["data"]["data"] == fields
-    state = (await client.hear("update", "project_state"))["data"]["data"]  # 25
+    state = (await client.receive("update", "project_state"))["data"]["data"]  # 25
     assert (state["state"], state["session_id"], state["path"]) == ("IDLE", "", str(directory))
     heard = await run_of(client, project, "/quick Start fresh context")  # 26
     new_session = {line["session_id"] for line in lines(heard)}
@@ -123,11 +123,11 @@ async def starts_a_new_session(client: WireClient, project: str, session: str, d
 
 
 async def continues_where_it_left_off(client: WireClient, project: str, session: set[str]) -> None:
-    await client.tell("project_list")  # 32
+    await client.send("project_list")  # 32
     [listed] = (await client.next())["data"]["projects"]  # 33
     assert {listed["session_id"]} == session
     assert listed["state"] == "IDLE"
-    await client.tell("project_join", {"project_id": project})  # 34
-    await client.hear("update", "project_joined")
+    await client.send("project_join", {"project_id": project})  # 34
+    await client.receive("update", "project_joined")
     heard = await run_of(client, project, "/quick Continue where we left off")  # 35
     assert {line["session_id"] for line in lines(heard)} == session  # 36

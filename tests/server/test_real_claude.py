@@ -6,7 +6,9 @@ What it does for itself is tried one by one in ``agents/test_real_claude.py``; t
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import re
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,7 +19,8 @@ import pytest
 
 from tests import programs
 from tests.rigs import claude_rig
-from tests.rigs.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
+from tests.rigs.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use, write
+from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import until
@@ -54,13 +57,32 @@ async def at_work(poem: Path, model: MessagesStub) -> AsyncIterator[tuple[Server
         yield server, client, created["project_id"]
 
 
+async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments: str) -> claude_rig.Claude:
+    """A ``claude`` that a person has started beside the server."""
+    return await asyncio.to_thread(
+        claude_rig.Claude.start,
+        tmux,
+        programs.claude(),
+        *arguments,
+        project=poem.parent,
+        environment=claude_rig.environment(model),
+    )
+
+
+async def asked_in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub) -> None:
+    """The conversation there begins with "Who are you?", answered by "I am Ada"."""
+    terminal = await in_a_terminal(tmux, poem, model)
+    await asyncio.to_thread(terminal.prompt, "Who are you?")
+    await asyncio.to_thread(terminal.pane.wait_for, "I am Ada")
+
+
 async def finished(client: WireClient) -> dict[str, Any]:
-    told: dict[str, Any] = (await client.hear("update", "run_finished"))["data"]["data"]
+    told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
     return told
 
 
 def words(client: WireClient) -> list[str]:
-    said = [message["data"]["messages"][0] for message in client.heard if message["type"] == "agent_message"]
+    said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
     parts = [part for line in said if line["type"] == "assistant" for part in line["message"]["content"]]
     return [part["text"] for part in parts if part["type"] == "text"]
 
@@ -71,12 +93,13 @@ async def test_a_prompt_streams_and_the_conversation_outlives_the_killed_server(
     model.will_say([text("I am"), HOLD, text("Ada.")], text("Ada, as I said."))
     async with at_work(poem, model) as (server, client, project):
         await client.ask("execute", {"prompt": "Who are you?", "options": {"partial_messages": True}}, project)
-        await until(lambda: any("stream_event" in str(message) for message in client.heard), "partial text")
-        assert not [message for message in client.heard if "stream_event" in str(message) and "seq" in message]
+        await until(lambda: any("stream_event" in str(message) for message in client.received), "partial text")
+        assert not [message for message in client.received if "stream_event" in str(message) and "seq" in message]
         model.go_on()
         told = await finished(client)
         assert told["outcome"] == "completed"
         assert told["cost_usd"] > 0
+        assert (told["input_tokens"], told["output_tokens"]) == (100, 10), "as the stub of the model has counted them"
         session = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
         await server.end(signal.SIGKILL)
     async with served(poem, model) as server, server.client() as client:
@@ -84,11 +107,51 @@ async def test_a_prompt_streams_and_the_conversation_outlives_the_killed_server(
         await client.ask("execute", {"prompt": "Who?"}, project)
         assert (await finished(client))["outcome"] == "completed"
         assert words(client) == ["Ada, as I said."]
+        [used] = (await client.ask("usage"))["data"]["rows"]
+        assert (used["runs"], used["input_tokens"], used["output_tokens"]) == (2, 200, 20)
         assert "Ada." in str(model.requests[-1].body["messages"])
         [listed] = (await client.ask("session_list", project_id=project))["data"]["sessions"]
         assert (listed["session_id"], listed["current"], listed["title"]) == (session, True, "Who are you?")
 
 
+async def sends_a_file(client: WireClient, project: str, data: bytes) -> None:
+    """A prompt with a file that ``claude`` can't read as a part of it."""
+    piece = {"blob_id": f"of_{project}", "offset": 0, "data": base64.b64encode(data).decode(), "last": True}
+    await client.ask("blob_put", piece)
+    files = [{"blob_id": f"of_{project}", "media_type": "text/csv", "name": "my report.csv"}]
+    await client.ask("execute", {"prompt": "Look", "attachments": files}, project)
+    assert (await finished(client))["outcome"] == "completed"
+
+
+async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: MessagesStub) -> None:
+    """One of another session is not, and no file can be written there without one."""
+    latin = "größe;stück\n".encode("latin-1")
+    elsewhere = poem.parent.parent / "elsewhere"
+    elsewhere.mkdir()
+    model.will_say(text("I see."), text("I see."))
+    async with at_work(poem, model) as (_, client, project):
+        await sends_a_file(client, project, latin + b"mine\n")
+        created = await client.ask("project_create", {"path": str(elsewhere), "agent": "claude", "join": True})
+        await sends_a_file(client, created["project_id"], latin + b"theirs\n")
+        told = "\n".join(request.told for request in model.requests)
+        mine, theirs = (Path(found) for found in re.findall(r"Attached file: (.*) \(1 kB\)", told))
+        assert mine.name == theirs.name == "my report.csv"
+
+        cat = tool_use("Bash", command=f"cat '{mine}'", description="Show it")
+        model.will_say(read(mine), cat, read(theirs), write(mine.parent / "more", "x"), text("Done."))
+        await client.ask("execute", {"prompt": "Read them"}, project)
+        for tool, path in (("Read", theirs), ("Write", mine.parent / "more")):
+            asked = (await client.receive("permission_request"))["data"]
+            assert (asked["tool_name"], asked["input"]["file_path"]) == (tool, str(path))
+            answer = {"approval_id": asked["approval_id"], "decision": "deny", "message": "no"}
+            await client.ask("permission_response", answer, project)
+        assert (await finished(client))["outcome"] == "completed"
+        results = [result for request in model.requests for result in request.tool_results]
+        assert ["mine" in result for result in results] == [True, True, False, False]
+        assert "theirs" not in str(results)
+
+
+@pytest.mark.thorough
 async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, model: MessagesStub) -> None:
     change = [read(poem), edit(poem, "two", "2")]
     command = tool_use("Bash", command="touch made", description="Make a file")
@@ -97,7 +160,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
 
         async def decide(prompt: str, **answer: Any) -> dict[str, Any]:
             await client.ask("execute", {"prompt": prompt}, project)
-            asked: dict[str, Any] = (await client.hear("permission_request"))["data"]
+            asked: dict[str, Any] = (await client.receive("permission_request"))["data"]
             if "updated_input" in answer:
                 answer["updated_input"] = {**asked["input"], **answer["updated_input"]}
             await client.ask("permission_response", {"approval_id": asked["approval_id"], **answer}, project)
@@ -132,7 +195,7 @@ async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_n
         assert (await finished(client))["outcome"] == "completed"
 
         await client.ask("execute", {"prompt": "Watch"}, project)
-        asked = (await client.hear("permission_request"))["data"]
+        asked = (await client.receive("permission_request"))["data"]
         await client.ask("permission_response", {"approval_id": asked["approval_id"], "decision": "allow"}, project)
         await until((poem.parent / "log").exists, "the command")
         killed = await client.ask("agent_kill", project_id=project)
@@ -149,7 +212,7 @@ async def test_what_goes_wrong_is_said_and_the_next_prompt_is_taken(poem: Path, 
         told = await finished(client)
         assert told["outcome"] == "failed"
         assert "no such thing" in told["error"]
-        await client.hear("update", "project_state", state="ERROR")
+        await client.receive("update", "project_state", state="ERROR")
         model.will_say(text("Here I am."))
         strange = "-p --version\n\"quoted\" 'and' $(touch made) `id`\u2028" + "x" * 200_000
         await client.ask("execute", {"prompt": strange}, project)
@@ -196,9 +259,8 @@ def agent_processes(server: Server) -> list[psutil.Process]:
     return [process for process in found if "supervisor.py" not in " ".join(process.cmdline()[:5])]
 
 
-@pytest.mark.parametrize(
-    "moment", [*(pytest.param(moment, marks=pytest.mark.thorough) for moment in ("start", "session")), "message"]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", ["start", "session", "message"])
 async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
     """The project takes the next prompt, whether the CLI had written its conversation down or not."""
     model.will_say([text("To begin with"), HOLD], text("Here I am."))
@@ -206,9 +268,9 @@ async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Pa
         await client.ask("execute", {"prompt": "Hello"}, project)
         await until(lambda: agent_processes(server), "the agent's start")
         if moment == "session":
-            await client.hear("update", "session_changed")
+            await client.receive("update", "session_changed")
         elif moment == "message":
-            await client.hear("agent_message")
+            await client.receive("agent_message")
         for process in agent_processes(server):
             process.kill()
         assert (await finished(client))["outcome"] == "failed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 
 from drawbridge.agents.claude import open_sessions
-from tests import programs
-from tests.rigs import claude_rig
 from tests.rigs.messages_stub import MessagesStub, text
 from tests.rigs.tmux import Tmux
 from tests.waiting import until
 
-from .test_real_claude import at_work, finished, model, poem, words
+from .test_real_claude import asked_in_a_terminal, at_work, finished, in_a_terminal, model, poem, words
 
 __all__ = ["model", "poem"]
 
@@ -33,15 +30,7 @@ async def listed(client: Any, project: str) -> list[dict[str, Any]]:
 async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Another Ada."), text("Ada herself."))
     with Tmux.server() as tmux:
-        terminal = await asyncio.to_thread(
-            claude_rig.Claude.start,
-            tmux,
-            programs.claude(),
-            project=poem.parent,
-            environment=claude_rig.environment(model),
-        )
-        await asyncio.to_thread(terminal.prompt, "Who are you?")
-        await asyncio.to_thread(terminal.pane.wait_for, "I am Ada")
+        await asked_in_a_terminal(tmux, poem, model)
         async with at_work(poem, model) as (_, client, project):
             [session] = await listed(client, project)
             wanted = {"session_id": session["session_id"]}
@@ -66,6 +55,7 @@ async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, mode
             assert (await client.ask("session_resume", wanted, project))["type"] == "ok"
 
 
+@pytest.mark.thorough
 async def test_a_terminal_that_opens_it_later_stops_the_next_run(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."))
     async with at_work(poem, model) as (_, client, project):
@@ -75,14 +65,7 @@ async def test_a_terminal_that_opens_it_later_stops_the_next_run(poem: Path, mod
         wanted = {"session_id": session["session_id"]}
         assert (await client.ask("session_resume", wanted, project))["type"] == "ok"  # ends the warm process
         with Tmux.server() as tmux:
-            await asyncio.to_thread(
-                claude_rig.Claude.start,
-                tmux,
-                programs.claude(),
-                f"--resume={session['session_id']}",
-                project=poem.parent,
-                environment=claude_rig.environment(model),
-            )
+            await in_a_terminal(tmux, poem, model, f"--resume={session['session_id']}")
             await client.ask("execute", {"prompt": "Who?"}, project)
             end = await finished(client)
             assert (end["outcome"], end["code"]) == ("failed", "SESSION_IN_USE")

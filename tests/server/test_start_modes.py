@@ -83,13 +83,13 @@ async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub
         await client.ask("execute", {"prompt": "Make the first"}, project)
         assert (await finished(client))["outcome"] == "completed"
         assert first.exists()
-        shown = [m["data"]["data"].get("permission_mode", "default") for m in client.heard if told_state(m)]
+        shown = [m["data"]["data"].get("permission_mode", "default") for m in client.received if told_state(m)]
         assert "acceptEdits" in shown, "what the CLI said"
         await client.ask("execute", {"prompt": "Make the second"}, project)
         question = await asked(client)
         assert (await state(client, project)).get("permission_mode", "default") == "default"
         await decide(client, project, question, decision="deny")
-        await client.hear("update", "run_finished")
+        await client.receive("update", "run_finished")
         assert not second.exists()
 
 

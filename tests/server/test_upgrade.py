@@ -19,9 +19,9 @@ import pytest
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.sessions.metadata import VERSION
 from drawbridge.server.upgrade import FORMAT
+from tests.server.core_rig import Client, serving, settled
 from tests.server.processes import refused
 from tests.server.processes import serving as running
-from tests.server.twin import Client, serving, settled
 from tests.setup.conftest import everything_below
 
 OLD = Path(__file__).with_name("data_of_0")
@@ -72,6 +72,20 @@ async def test_an_older_server_s_projects_go_on_where_they_were(data: Path, tmp_
     *_, withdrawn, ended = (data / "projects" / SHOP / "logs" / "latest.jsonl").read_text().splitlines()
     assert "permission_withdrawn" in withdrawn
     assert '"outcome":"interrupted"' in ended
+
+
+async def test_the_sessions_of_an_older_server_are_listed_and_found(tmp_path: Path) -> None:
+    shutil.copytree(OLD_1, tmp_path / "data", symlinks=True)
+    phone = Client()
+    async with serving(tmp_path) as server:
+        found = (await server.does(phone, "sessions"))["data"]
+        assert {one["project_id"] for one in found["sessions"]} == {session.id for session in server.core.all_sessions}
+        assert all(one["title"] and one["prompts"] for one in found["sessions"])
+        assert "building" not in found
+        for one in found["sessions"]:
+            about = {"session_id": one["session_id"], "kinds": ["prompt"]}
+            outline = (await server.does(phone, "search", one["project_id"], **about))["data"]["results"]
+            assert len(outline) == one["prompts"]
 
 
 async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
@@ -139,21 +153,23 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
                 for approval in asked
                 if approval not in waiting
             ]
-            replayed = len(client.heard)
+            replayed = len(client.received)
             joined = await client.ask("project_join", {"after_seq": 0}, id)
-            while (client.heard[-1].get("seq") or 0) < joined["data"]["data"]["last_seq"]:
+            # The state may follow the last record, since the title is read from the history meanwhile.
+            while max(one.get("seq") or 0 for one in client.received[replayed:]) < joined["data"]["data"]["last_seq"]:
                 await client.next()
             found[id] = {
                 "joined": joined,
                 "history": history,
                 "late": [[one["data"]["code"], one["data"]["details"]] for one in late],
-                "replayed": [one for one in client.heard[replayed:] if "seq" in one],
+                "replayed": [one for one in client.received[replayed:] if "seq" in one],
             }
     return found
 
 
 def lasting(found: Any, root: Path) -> Any:
-    """Without what differs at each start: moments, and the ids of requests and connections."""
+    """Without what differs at each start: moments, and the ids of requests and connections. A session's title, the start of
+    its run and what its agent has reported are new."""
     varying = {
         "created_at",
         "last_active",
@@ -162,6 +178,9 @@ def lasting(found: Any, root: Path) -> Any:
         "correlation_id",
         "request_id",
         "message_time",
+        "title",
+        "started_at",
+        "agent_state",
     }
     if isinstance(found, dict):
         return {name: lasting(value, root) for name, value in found.items() if name not in varying}

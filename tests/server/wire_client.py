@@ -1,5 +1,5 @@
-"""A client of the agent server, as a person's program would be one; all it says and hears is held against the schema, and
-the records of a project against their order.
+"""A client of the agent server. It checks each message against the schema, in both directions, and the order of a
+project's records.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Message = dict[str, Any]
 
 
 class WireClient:
-    """``heard``: everything in order; ``hear`` goes through it from where it stopped last."""
+    """``received``: everything in order; ``receive`` goes through it from where it stopped last."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
-        self.heard: list[Message] = []
+        self.received: list[Message] = []
         self._at = 0
         self._numbers = count(1)
         self._news = asyncio.Event()
@@ -34,7 +34,7 @@ class WireClient:
         self._joined: set[str] = set()
         self._reader = asyncio.create_task(self._read())
 
-    async def tell(
+    async def send(
         self, type: str, data: Message | None = None, project_id: str | None = None, request_id: str | None = None
     ) -> None:
         message: Message = {"type": type}
@@ -46,14 +46,14 @@ class WireClient:
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
-        """The answer to just this, an error too; what else comes meanwhile is heard as well."""
+        """The answer to just this, an error too; what else comes meanwhile is received as well."""
         request_id = f"request-{next(self._numbers)}"
-        await self.tell(type, data, project_id, request_id)
+        await self.send(type, data, project_id, request_id)
         answer = await self._find(lambda message: message.get("request_id") == request_id, type, 0)
         check_answer(type, answer)
         return answer
 
-    async def hear(
+    async def receive(
         self, type: str, update_type: str | None = None, *, patience: float = PATIENCE, **fields: Any
     ) -> Message:
         """The next one of this kind with these in its data; what comes before it is passed over."""
@@ -68,19 +68,19 @@ class WireClient:
             return message["type"] == type and all(inner.get(name) == value for name, value in fields.items())
 
         found = await self._find(wanted, f"{type} {update_type or ''} {fields or ''}", self._at, patience)
-        self._at = self.heard.index(found, self._at) + 1
+        self._at = self.received.index(found, self._at) + 1
         return found
 
-    async def next(self) -> Message:
+    async def next(self, patience: float = PATIENCE) -> Message:
         """The next message, whatever it is."""
-        found = await self._find(lambda message: True, "anything", self._at)
+        found = await self._find(lambda message: True, "anything", self._at, patience)
         self._at += 1
         return found
 
     def passed(self) -> list[Message]:
-        """What has come since the last ``hear``."""
-        new = self.heard[self._at :]
-        self._at = len(self.heard)
+        """What has come since the last ``receive``."""
+        new = self.received[self._at :]
+        self._at = len(self.received)
         return new
 
     async def close_code(self) -> int:
@@ -100,10 +100,10 @@ class WireClient:
     ) -> Message:
         async with asyncio.timeout(patience):
             while True:
-                for message in self.heard[start:]:
+                for message in self.received[start:]:
                     if wanted(message):
                         return message
-                start = len(self.heard)
+                start = len(self.received)
                 assert not self._reader.done() or self._reader.exception() is None, self._reader.exception()
                 assert not self._reader.done(), f"the connection ended before {what}: {self.connection.close_code}"
                 self._news.clear()
@@ -126,7 +126,7 @@ class WireClient:
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     message = json.loads(await self.connection.recv())
-                    self.heard.append(message)
+                    self.received.append(message)
                     check_said(message)
                     self._check_order(message)
                     self._news.set()
@@ -150,3 +150,11 @@ async def connected(
         failure = client._reader.exception()
         if failure is not None:
             raise failure
+
+
+async def deleted(client: WireClient, project: str) -> None:
+    """Deletes a project. A client that left a moment ago may have asked for its review, which prevents it until then."""
+    async with asyncio.timeout(PATIENCE):
+        while (gone := await client.ask("project_delete", project_id=project))["type"] != "project_deleted":
+            assert gone["data"].get("retryable"), gone
+            await asyncio.sleep(0.05)

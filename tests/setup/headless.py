@@ -13,7 +13,6 @@ from tests.rigs import claude_rig, gemini_rig
 from tests.rigs.gemini_stub import GeminiStub
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.responses_stub import ResponsesStub
-from tests.waiting import PATIENCE
 
 TRUSTED = "--dangerously-bypass-hook-trust"
 """In place of the person, who tells Codex once that the hook may run."""
@@ -24,7 +23,7 @@ def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
 
 
 def claude(model: MessagesStub, project: Path, *flags: str, complains: str = "") -> None:
-    """``complains``: what it says beside its answer, in part; else it has to say nothing."""
+    """``complains``: a part of what it writes to stderr; without it, stderr must be empty."""
     ended = _run(claude_command(*flags), project, claude_rig.environment(model))
     assert complains in ended.stderr if complains else ended.stderr == "", ended.stderr
 
@@ -43,7 +42,7 @@ def settings_of_gemini(home: Path) -> Path:
 
 
 def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
-    """What it said. The model is one that Codex gives its patch tool; nothing but the stub is asked."""
+    """Its output. The model is one that Codex gives its patch tool; nothing but the stub is asked."""
     provider = f'model_providers.stub={{name="stub",base_url="{model.url}",wire_api="responses",env_key="KEY"}}'
     settings = [
         'model_provider="stub"',
@@ -60,13 +59,7 @@ def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
 
 def _run(command: list[str], project: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     ended = subprocess.run(
-        command,
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        timeout=PATIENCE,
-        stdin=subprocess.DEVNULL,
-        text=True,
+        command, cwd=project, env=environment, capture_output=True, timeout=120, stdin=subprocess.DEVNULL, text=True
     )
     assert ended.returncode == 0, ended.stderr
     return ended

@@ -45,7 +45,8 @@ def called(log: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("guard")
-@pytest.mark.parametrize("scope", [pytest.param("user", marks=pytest.mark.thorough), "project"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("scope", ["user", "project"])
 def test_claude_calls_it(scope: str, setup: Setup, poem: Path, log: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     assert setup("claude", "--scope", scope, "--yes", "--log-file", log).code == 0
@@ -135,6 +136,7 @@ async def unsaved(poem: Path) -> AsyncIterator[Path]:
         await editor.wait()
 
 
+@pytest.mark.thorough
 async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--socket-dir", unsaved)
@@ -163,6 +165,7 @@ def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: 
     ]
 
 
+@pytest.mark.thorough
 async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
     setup: Setup, home: Path, poem: Path, unsaved: Path
 ) -> None:
@@ -175,6 +178,7 @@ async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
     assert "unsaved" in model.requests[1].tool_results[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("guard")
 def test_codex_calls_it(setup: Setup, home: Path, poem: Path, log: Path) -> None:
     programs.codex()

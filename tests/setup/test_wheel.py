@@ -20,9 +20,10 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    programs.page()
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=PATIENCE)
+    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=2 * PATIENCE)
     return next(folder.glob("*.whl"))
 
 

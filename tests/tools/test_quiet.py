@@ -13,6 +13,12 @@ import quiet
 pytestmark = pytest.mark.skipif(not quiet.PROC.exists(), reason="there is no /proc here")
 
 
+@pytest.fixture(autouse=True)
+def any_use_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The busy process of a test shares the processors with other tests."""
+    monkeypatch.setattr(quiet, "BUSY", 0.01)
+
+
 def test_a_busy_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with flaky.busy(1) as (process,):
         busy = quiet.wait(patience=0.0, sample=1.0)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import bootstrap
+from tests import programs
 from tests.waiting import PATIENCE
 
 LOCKED = re.compile(r"^([a-z0-9-]+)==(\S+?) (?:;.*)?\\?$", re.MULTILINE)
@@ -135,9 +136,10 @@ def test_a_failed_command_is_named(checkout: Path) -> None:
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names of what a wheel holds."""
+    programs.page()
     directory = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=PATIENCE)
+    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=2 * PATIENCE)
     (wheel,) = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())

@@ -45,6 +45,7 @@ class HttpApp:
     def __init__(self) -> None:
         self.gate = Gate(TOKEN, "x-token")
         self.asked = 0
+        self.compressing = False
         self.peers: list[Echo] = []
         self.exchanges: list[Exchange] = []
 
@@ -54,6 +55,9 @@ class HttpApp:
 
     def subprotocol(self, head: Head) -> str | None:
         return "mcp" if "mcp" in head.tokens("sec-websocket-protocol") else None
+
+    def compresses(self, head: Head) -> bool:
+        return self.compressing
 
     def opened(self, head: Head, websocket: WebSocket) -> Echo:
         self.peers.append(Echo(websocket))
@@ -91,7 +95,7 @@ class Client:
         async with asyncio.timeout(PATIENCE):
             return await self.reader.readuntil(b"\r\n\r\n")
 
-    async def hear(self) -> Frame:
+    async def receive(self) -> Frame:
         """The next frame."""
         while not self._frames.events:
             async with asyncio.timeout(PATIENCE):
@@ -103,12 +107,12 @@ class Client:
         return frame
 
     async def hear_text(self) -> str:
-        frame = await self.hear()
+        frame = await self.receive()
         assert frame.opcode is Opcode.TEXT
         return bytes(frame.data).decode()
 
     async def hear_close(self) -> int:
-        frame = await self.hear()
+        frame = await self.receive()
         assert frame.opcode is Opcode.CLOSE
         return int.from_bytes(frame.data[:2], "big")
 

@@ -34,7 +34,7 @@ def pong(payload: bytes = b"") -> bytes:
 
 async def answer_pings(client: Client, times: int) -> None:
     for _ in range(times):
-        heard = await client.hear()
+        heard = await client.receive()
         assert heard.opcode is Opcode.PING
         client.send(pong(bytes(heard.data)))
 
@@ -57,7 +57,7 @@ async def test_whatever_a_peer_says_counts_as_life() -> None:
     async with serving(ServerOptions(ping_seconds=PING)) as rig:
         client = await rig.websocket()
         for _ in range(6):
-            while (await client.hear()).opcode is not Opcode.PING:
+            while (await client.receive()).opcode is not Opcode.PING:
                 pass
             client.send(text("no pong, but here"))
         assert rig.app.peers[0].ends == []
@@ -134,7 +134,7 @@ async def test_the_farewell_is_the_jobs_own() -> None:
     rig = ServerRig(ServerOptions(farewell="see you"))
     async with rig.server:
         client = await rig.websocket()
-        closing = asyncio.create_task(client.hear())
+        closing = asyncio.create_task(client.receive())
         await asyncio.sleep(0)
         leaving = asyncio.create_task(rig.server.__aexit__())
         heard = await closing

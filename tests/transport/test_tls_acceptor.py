@@ -1,4 +1,4 @@
-"""The acceptor of TLS connections continues after a defect of the server."""
+"""The acceptor of TLS connections: an error does not stop it, and it leaves no connection open that it has given up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from drawbridge.transport.tls_acceptor import TlsAcceptor
+from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, TlsAcceptor
 from tests.waiting import PATIENCE, until
 
 
@@ -39,3 +39,21 @@ async def test_connections_are_accepted_after_an_error(
         acceptor.close()
         await acceptor.wait_closed()
     assert [record.getMessage() for record in caplog.records] == ["accepting connections failed"]
+
+
+async def test_connections_that_make_room_before_their_handshake_has_begun_are_closed() -> None:
+    """They all arrive at once, so that none of the handshakes has begun. A socket that is left to the garbage collector would
+    be a ``ResourceWarning``, and so an error of this test.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+    address, more = listener.getsockname(), 5
+    with contextlib.ExitStack() as stack:
+        sources = ["127.0.0.2"] * HANDSHAKE_LIMIT + ["127.0.0.3"] * more
+        crowd = [stack.enter_context(socket.create_connection(address, 10, (source, 0))) for source in sources]
+        acceptor = TlsAcceptor(listener, context, asyncio.Protocol, shaking=15, closing=1)
+        ended = [await asyncio.to_thread(one.recv, 1) for one in crowd[:more]]
+        assert ended == [b""] * more
+        assert acceptor.shaking == HANDSHAKE_LIMIT
+        acceptor.close()
+        await acceptor.wait_closed()

@@ -12,6 +12,7 @@ from drawbridge.tui import approval_view
 from tests.page.agent import COMMAND
 from tests.server import processes
 from tests.server.processes import Server
+from tests.server.wire_client import deleted
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,9 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def lasting() -> Iterator[Server]:
-    with processes.lasting("db-attach-", "--max-runs", "50", "--continue-limited", command=COMMAND) as server:
+    with processes.lasting(
+        "db-attach-", "--max-runs", "50", "--continue-limited", "--allow-commit", command=COMMAND
+    ) as server:
         yield server
 
 
@@ -49,10 +52,10 @@ async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
     async with lasting.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:
             await client.ask("agent_kill", project_id=project["id"])
-            await client.ask("project_delete", project_id=project["id"])
+            await deleted(client, project["id"])
 
 
 async def make_project(server: Server, directory: Path) -> str:
     async with server.client() as client:
-        await client.tell("project_create", {"path": str(directory), "agent": "demo"})
-        return str((await client.hear("update", "project_state"))["project_id"])
+        await client.send("project_create", {"path": str(directory), "agent": "demo"})
+        return str((await client.receive("update", "project_state"))["project_id"])

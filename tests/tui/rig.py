@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os.path
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+from msgspec import Raw
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.pilot import Pilot
 
+from drawbridge.agents.base import Proposal
+from drawbridge.server.approvals.words import words
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.tui import approval_view
 from drawbridge.tui.app import AttachApp
 from drawbridge.tui.approval_view import Answer, ApprovalView
@@ -29,11 +36,20 @@ from tests.waiting import PATIENCE
 
 
 class Person:
-    """What a person sees and does."""
+    """A person at the terminal client."""
 
     def __init__(self, app: AttachApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
+        self.notices: list[str] = []
+        """What was shown in a corner for some seconds."""
+        notify = app.notify
+
+        def noted(message: str, **how: Any) -> None:
+            self.notices.append(message)
+            notify(message, **how)
+
+        app.notify = noted  # type: ignore[method-assign]
 
     @property
     def screen(self) -> str:
@@ -58,7 +74,7 @@ class Person:
         return self.app.screen.query_one(PromptBox)
 
     async def comes(self, condition: Callable[[], Any], what: str) -> None:
-        """Looks as often as a person would: to read a whole screen takes its time."""
+        """Waits for the words on the screen; looks seldom, since reading a whole screen takes long."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while not condition():
             assert asyncio.get_running_loop().time() < end, (
@@ -69,15 +85,19 @@ class Person:
     async def sees(self, *words: str) -> None:
         await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
 
+    async def is_notified(self, words: str) -> None:
+        """The notice may be gone before a slow machine has looked at the screen."""
+        await self.comes(lambda: any(words in notice for notice in self.notices), f"the notice {words!r}")
+
     async def loses(self, *words: str) -> None:
         await self.comes(lambda: not any(word in self.screen for word in words), f"{words} going")
 
     async def hears(self, *words: str) -> None:
-        """It is in the conversation."""
+        """Waits until the words are in the conversation."""
         await self.comes(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
 
     async def hears_times(self, count: int, words: str) -> None:
-        """It is in the conversation this many times."""
+        """Waits until the words are in the conversation this many times."""
         await self.comes(lambda: self.history.count(words) == count, f"{words} {count} times")
 
     async def presses(self, *keys: str) -> None:
@@ -93,7 +113,7 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """An approval is shown, and a key would answer it."""
+        """Whether an approval is shown that a key would answer."""
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None
@@ -133,8 +153,26 @@ async def attached(
         yield person
 
 
+def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
+    """The request with the words that the server adds to it, for a project in ``/home/ada/blog``."""
+    proposal = request.get("proposal")
+    given, suggestions = (Raw(json.dumps(request.get(name, [])).encode()) for name in ("input", "suggestions"))
+    asked = ApprovalRequested(
+        "a",
+        "run_1",
+        request["tool_name"],
+        given,
+        suggestions,
+        Proposal(**proposal) if proposal else None,
+        request.get("changeable", True),
+    )
+    found = words(asked, agent.lower(), "/home/ada/blog", os.path.normpath)
+    told: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
+    return {**told, **request}
+
+
 class Alone(App[None]):
-    """One approval and nothing else. ``given``: the answers that the person gave."""
+    """A screen with one approval only. ``given``: the answers that the person gave."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("a", "accept", "as the conversation has it")]
     CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
@@ -145,7 +183,9 @@ class Alone(App[None]):
         self.theme = theme(DARK).name
         self.given: list[Answer] = []
         self.full_text_requested = 0
-        self.view = ApprovalView({"approval_id": "a", **request}, agent, Painter(DARK), ApprovalState(**state))
+        self.view = ApprovalView(
+            {"approval_id": "a", **described(request, agent)}, agent, Painter(DARK), ApprovalState(**state)
+        )
 
     def compose(self) -> ComposeResult:
         yield self.view

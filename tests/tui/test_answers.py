@@ -63,22 +63,6 @@ def test_a_text_that_may_be_edited_is_the_same_after_it_was_in_the_field(text: s
         assert answers.edited_text(request, field.text) == text
 
 
-def test_always_is_said_in_words() -> None:
-    accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
-    assert wording.always_words([accept]) == "accept all edits for this session"
-    lasting = rule | {"destination": "localSettings"}
-    assert wording.always_words([rule, lasting]) == "allow Bash(ls *) and allow Bash(ls *) from now on"
-    assert wording.always_words([accept, lasting]) == "allow Bash(ls *) from now on", "the mode is not remembered"
-    assert (
-        wording.always_words([accept | {"destination": "localSettings"}, rule]) == "allow Bash(ls *) for this session"
-    )
-    unknown = {"type": "removeRules", "rules": []}
-    assert wording.always_words([accept, unknown]) == 'apply {"type": "removeRules", "rules": []} for this session'
-    for odd in (None, "x", [], [5], [5, rule], [{"optionId": "once", "kind": "allow_once"}]):
-        assert wording.always_words(odd) == ""
-
-
 def test_a_difference_has_its_numbers_its_marks_and_what_is_left_out() -> None:
     old = "".join(f"line {number}\n" for number in range(1, 21))
     found = difference(old, old.replace("line 10\n", "line ten\n").replace("line 20\n", "line 20"))
@@ -127,4 +111,4 @@ def test_a_blocked_project_shows_why() -> None:
     project = {"state": "IDLE", "problem": "It is outside\x1b[2J of --allow."}
     assert wording.project_state(project) == "It is outside\\x1b[2J of --allow."
     assert "outside" not in wording.project_state(project | {"state": "EXECUTING"})
-    assert wording.project_state(project | {"approvals": [{}]}) == "Waits for you"
+    assert wording.project_state(project | {"approvals": [{}]}) == "Needs you"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from drawbridge.tui import wording
-from drawbridge.tui.approval_words import title
+from drawbridge.tui.answers import field, piece, why_not_edited
+from drawbridge.tui.approval_words import ApprovalState, always_words, risks, title, ways
 
-REQUEST: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "ls"}}
+from .rig import described
+
+REQUEST: dict[str, Any] = described({"tool_name": "Bash", "input": {"command": "ls"}}, "Claude")
 
 
 def test_the_title_names_the_subagent_that_asks() -> None:
@@ -18,6 +21,74 @@ def test_the_title_names_the_subagent_that_asks() -> None:
 
 
 def test_a_mode_shows_that_its_agent_never_asks() -> None:
-    assert wording.mode({"asks": False}, "default") == "default: never asks"
-    assert wording.mode({}, "default") == "Ask before changes"
+    assert wording.mode({"asks": False}, "default") == "default · doesn’t ask"
+    assert wording.mode({}, "default") == "Ask first"
     assert wording.mode({}, "workspace-write") == "workspace-write"
+
+
+def asked(tool: str, given: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return described({"tool_name": tool, "input": given, **more}, "Claude")
+
+
+def test_the_title_is_the_servers() -> None:
+    assert title(REQUEST, "Claude", "/p", None, 1).plain == "Claude wants to run a command"
+    before = {"tool_name": "Bash", "input": {"command": "ls"}}
+    assert title(before, "Claude", "/p", None, 1).plain == "Claude wants to use Bash"
+
+
+def test_a_link_is_found_by_the_path_in_the_title() -> None:
+    links = {"/home/ada/blog/notes.md": "/home/ada/.bashrc"}
+    request = asked("Write", {"file_path": "/home/ada/blog/notes.md", "content": ""}, link_targets=links)
+    shown = title(request, "Claude", "/home/ada/blog", None, 1).plain
+    assert shown == "Claude wants to write notes.md → /home/ada/.bashrc"
+
+
+def test_risky_parts_have_a_line_each() -> None:
+    request = asked("Bash", {"command": "echo 😀 && sudo ls; curl x | sh; sudo id"})
+    assert [part.text for part in risks(request)] == [
+        "Runs as another user: sudo",
+        "Runs what it downloads or reads from a pipe: | sh",
+    ]
+    assert piece(request, {"field": "command", "start": 0, "end": 4}) == "echo"
+    assert piece(request, {"field": "elsewhere.command", "start": 0, "end": 4}) == ""
+
+
+def test_always_is_the_servers_words_with_the_file() -> None:
+    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
+    request = asked("Bash", {"command": "ls"}, suggestions=[rule | {"destination": "localSettings"}])
+    assert always_words(request) == "Always allow `ls …` in this project (.claude/settings.local.json)"
+    assert "always" not in ways(request, ApprovalState(may_remember=False))
+
+
+def test_a_plan_has_three_answers() -> None:
+    mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    shown = ways(asked("ExitPlanMode", {"plan": "# Plan"}, suggestions=[mode]), ApprovalState())
+    assert [shown[name].plain for name in ("accept", "always", "reject")] == [
+        "a Approve",
+        "w Approve and accept edits",
+        "r Keep planning",
+    ]
+
+
+def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
+    assert field(REQUEST) == "command"
+    assert why_not_edited(REQUEST) == ""
+    assert "may not change" in why_not_edited(REQUEST, may_run=False)
+    unchangeable = asked("Bash", {"command": "ls"}, changeable=False)
+    assert field(unchangeable) is None
+    assert why_not_edited(unchangeable) != ""
+
+
+def test_a_retry_and_a_compaction_are_said() -> None:
+    retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
+    assert wording.agent_words({"retry": retry}) == "Retrying 3 of 10: 401 authentication failed"
+    assert wording.agent_words({"compacting": True}) == "Compacting the conversation"
+    assert wording.agent_words({"model": "opus"}) == ""
+
+
+def test_the_context_is_a_part_of_what_fits() -> None:
+    assert wording.context_words({"context_tokens": 50_000, "context_window": 200_000}) == "25 % context"
+    assert (
+        wording.context_words({"context_tokens": 50_000}) == "50k tokens"
+    )  # as on the page: a terminal session has no more
+    assert wording.context_words({}) == ""

@@ -28,6 +28,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.thorough
 async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tmp_path: Path, directory: Path) -> None:
     arguments = (tmp_path / "data", "--no-tls", "--allow", directory.parent, "--port", str(free_port()))
     async with serving(*arguments) as first:
@@ -40,7 +41,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
             await person.sees("Not connected to the server. Retrying… What you write is kept.")
             await person.presses("ctrl+s")
             await person.prompts("/quick meanwhile")
-            await person.sees("Waits for the server  /quick meanwhile")
+            await person.sees("Will send when reconnected  /quick meanwhile")
             person.prompt.text = "half a thought"
             async with serving(*arguments):
                 person.app.client.connection.retry_now()
@@ -54,6 +55,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
     assert "Mine" not in (directory / "notes.md").read_text()
 
 
+@pytest.mark.thorough
 async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await make_project(server, directory)
@@ -67,9 +69,9 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
             assert socket is not None
             socket.transport.abort()
             await person.loses("Connected")
-            await other.tell("project_join", project_id=project)
-            await other.tell("execute", {"prompt": "/quick two"}, project)
-            await other.hear("update", "run_finished")
+            await other.send("project_join", project_id=project)
+            await other.send("execute", {"prompt": "/quick two"}, project)
+            await other.receive("update", "run_finished")
             person.app.client.connection.retry_now()
             await person.hears("/quick two")
             await person.hears_times(2, "Finished")
@@ -77,6 +79,7 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
             assert conversation.items[: len(known)] == known, "what was here was not asked for again"
 
 
+@pytest.mark.thorough
 async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)
@@ -92,6 +95,7 @@ async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, direc
     assert (directory / "notes.md").read_text().count("Something") == 1
 
 
+@pytest.mark.thorough
 async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)

@@ -125,6 +125,100 @@ def test_a_run_and_its_cost_are_followed_and_the_queue_grows_shorter() -> None:
     assert (conversation.run is None, conversation.cost) == (True, 0.25)
 
 
+# Prompts in the queue.
+
+
+def prompt(seq: int, run_id: str | None, words: str = "", **more: Any) -> Record:
+    message = {"type": "user", "message": {"prompt": words or run_id}, "by": "Ada", "run_id": run_id, **more}
+    return Record(seq, "2026-11-21T09:00:00Z", "client", message)
+
+
+TWO_RUNS = [
+    prompt(1, "a"),
+    event(2, "run_started", run_id="a"),
+    prompt(3, "b"),
+    text(4, "to a"),
+    event(5, "run_finished", run_id="a", outcome="completed"),
+    event(6, "run_started", run_id="b"),
+    text(7, "to b"),
+    event(8, "run_finished", run_id="b", outcome="completed"),
+]
+IN_ORDER = ["a", "to a", "end of a", "b", "to b", "end of b"]
+
+
+def read(conversation: Conversation) -> list[str]:
+    items = conversation.items
+    return [f"end of {item.data['run_id']}" if item.kind == "finished" else item.data["text"] for item in items]
+
+
+def waiting(conversation: Conversation) -> list[str]:
+    return [one["run_id"] for one in conversation.waiting]
+
+
+def test_a_queued_prompt_is_shown_where_its_run_begins() -> None:
+    conversation = joined()
+    for record in TWO_RUNS[:5]:
+        conversation.take(record)
+    assert (read(conversation), waiting(conversation)) == (["a", "to a", "end of a"], ["b"])
+    for record in TWO_RUNS[5:]:
+        conversation.take(record)
+    assert (read(conversation), waiting(conversation)) == (IN_ORDER, [])
+
+
+@pytest.mark.parametrize("cut", range(len(TWO_RUNS) + 1))
+def test_the_history_has_that_order_wherever_its_pages_end(cut: int) -> None:
+    backwards = joined(8)
+    backwards.prepend(TWO_RUNS[cut:])
+    backwards.prepend(TWO_RUNS[:cut])
+    forwards = joined(8)
+    forwards.jump(0)
+    forwards.append(TWO_RUNS[:cut])
+    forwards.append(TWO_RUNS[cut:])
+    for conversation in (backwards, forwards):
+        assert read(conversation) == IN_ORDER
+        seqs = [item.seq for item in conversation.items]
+        assert seqs == sorted(seqs)
+        assert len({item.key for item in conversation.items}) == len(seqs)
+
+
+def test_a_client_that_joins_sees_a_waiting_prompt_once() -> None:
+    run = {"run_id": "a", "position": 0, "prompt": "a", "started_at": "2026-11-21T09:00:00Z"}
+    conversation = joined(4, run=run, queue=[{"run_id": "b", "position": 1, "prompt": "b"}])
+    conversation.prepend(TWO_RUNS[:4])
+    assert (read(conversation), waiting(conversation)) == (["a", "to a"], ["b"])
+    conversation.queue = []
+    for record in TWO_RUNS[4:]:
+        conversation.take(record)
+    assert read(conversation) == IN_ORDER
+
+
+def test_a_prompt_that_was_removed_from_the_queue_is_shown_with_that() -> None:
+    conversation = joined()
+    removed = event(4, "run_finished", run_id="b", outcome="interrupted", removed_by="Ben")
+    for record in [*TWO_RUNS[:3], removed]:
+        conversation.take(record)
+    assert read(conversation) == ["a", "end of b"]
+    assert conversation.items[1].data["prompt"] == "b"
+    assert waiting(conversation) == []
+
+
+@pytest.mark.parametrize("cut", range(7))
+def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
+    edit = event(4, "prompt_edited", run_id="b", prompt="better")
+    records = [*TWO_RUNS[:3], edit, *TWO_RUNS[4:6]]
+    conversation = joined(6)
+    conversation.prepend(records[cut:])
+    conversation.prepend(records[:cut])
+    assert read(conversation) == ["a", "end of a", "better"]
+
+
+def test_a_message_into_a_run_and_a_prompt_without_one_are_shown_at_once() -> None:
+    conversation = joined()
+    for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
+        conversation.take(record)
+    assert read(conversation) == ["a", "and quickly", "hello"]
+
+
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path) -> None:
     conversation, seq, spoken, calls = joined(), 0, [], []

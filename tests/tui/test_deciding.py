@@ -17,9 +17,9 @@ from .rig import attached
 async def test_a_person_accepts_a_change(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Say that it rains")
-        await person.is_asked("The demo agent wants to change notes.md")
+        await person.is_asked("The demo agent wants to edit notes.md")
         assert "+ > You said: Say that it rains" in person.screen
-        assert "Waits for you" in person.screen
+        assert "Needs you" in person.screen
         assert "rains" not in (directory / "notes.md").read_text()
         await person.presses("a")
         await person.hears("Done: notes.md has the new line.", "✓ Accepted by Ada  notes.md", "Finished")
@@ -37,7 +37,7 @@ async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: 
         await person.presses("ctrl+a", "backspace", *"Mine alone.")
         wanted = area.text
         await person.presses("escape")
-        await person.sees("Accept with my edits", "Mine alone.")
+        await person.sees("Accept edited version", "Mine alone.")
         await person.presses("e")
         assert area.text == wanted
         await person.presses("ctrl+s")
@@ -63,7 +63,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
 async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("one")
-        await person.is_asked("w Always: accept all edits for this session")
+        await person.is_asked("w Accept all edits this session")
         await person.presses("w")
         await person.hears("Finished")
         await person.prompts("two")
@@ -72,10 +72,11 @@ async def test_always_is_not_asked_again(server: Server, directory: Path) -> Non
     assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
 
 
+@pytest.mark.thorough
 async def test_a_question_with_choices_is_answered(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/ask")
-        await person.is_asked("What shall the drawbridge be painted with?")
+        await person.is_asked("What should the drawbridge be painted with?")
         await person.presses("ctrl+s")
         await person.sees("Choose an answer to")
         await person.presses("down", "enter", "ctrl+s")
@@ -86,7 +87,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
 async def test_a_question_is_answered_in_ones_own_words(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/ask")
-        card = await person.is_asked("What shall the drawbridge be painted with?")
+        card = await person.is_asked("What should the drawbridge be painted with?")
         card.query_one(".own", Input).focus()
         await person.types("tar")
         await person.presses("enter")
@@ -111,6 +112,7 @@ async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(ser
     assert "Bobs" not in (directory / "notes.md").read_text()
 
 
+@pytest.mark.thorough
 async def test_a_decision_of_a_client_with_my_name_is_not_mine(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as first, attached(server, directory, name="Ada") as second:
         await first.prompts("Something")
@@ -123,6 +125,7 @@ async def test_a_decision_of_a_client_with_my_name_is_not_mine(server: Server, d
         assert "Another client" not in first.screen
 
 
+@pytest.mark.thorough
 async def test_of_two_answers_at_the_same_time_one_counts(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
@@ -156,7 +159,7 @@ async def test_a_key_meant_for_something_else_answers_nothing(
         assert person.prompt.text == "are we "
         assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
         await person.presses("escape", "a", "w", "e", "r")
-        await person.sees("Waits for you", "e Edit")
+        await person.sees("Needs you", "e Edit")
         assert "Accepted" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -166,16 +169,16 @@ async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
 ) -> None:
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
-        await owner.tell("execute", {"prompt": "Something"}, project)
-        await owner.hear("accepted")
+        await owner.send("execute", {"prompt": "Something"}, project)
+        await owner.receive("accepted")
         token = tmp_path / "token"
         token.write_text(await device_token(server, "view"))
         async with attached(server, directory, token_file=str(token)) as person:
-            await person.comes(lambda: person.card is not None and "wants to change" in person.screen, "the question")
+            await person.comes(lambda: person.card is not None and "wants to edit" in person.screen, "the question")
             await person.presses("escape", "a", "s")
             assert "Accept" not in person.screen
             assert not person.prompt.display
-            assert "Waits for you" in person.screen
+            assert "Needs you" in person.screen
 
 
 async def device_token(server: Server, scope: str) -> str:

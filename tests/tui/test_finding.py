@@ -193,7 +193,9 @@ async def test_no_other_command_waits_for_textual() -> None:
 async def test_without_a_terminal_nothing_is_drawn() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
-    assert errors == "drawbridge attach: attach requires a terminal for its input and output.\n"
+    assert errors == (
+        "drawbridge attach: requires a terminal for its input and output. Run it without pipes; over SSH use `ssh -t`.\n"
+    )
 
 
 async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def at_a_terminal(directory: Path) -> None:
         pane.wait_for("blog +Connected", "Tell the agent what to do")
         pane.type("It rains")
         pane.press("Enter")
-        pane.wait_for("wants to change notes.md", r"\+ > You said: It rains", "a Accept")
+        pane.wait_for("wants to edit notes.md", r"\+ > You said: It rains", "a Accept")
         pane.press("Escape")
         pane.wait_for("m mode")
         wait_until(lambda: is_accepted(pane))  # a key counts once the question has been there for a moment

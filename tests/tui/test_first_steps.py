@@ -10,13 +10,14 @@ from textual.widgets import Input
 from drawbridge.tui.dialogs import HelpDialog, ModeDialog, ProjectDialog
 from drawbridge.tui.history import History
 from tests.server.processes import Server
+from tests.server.wire_client import deleted
 
 from .rig import Person, attached
 
 
 async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) -> None:
     async with attached(lasting, None) as person:
-        await person.sees("No project yet", "Press n to add one", "n new project", "? help", "q leave")
+        await person.sees("No projects yet", "Press n to add one", "n new project", "? help", "q leave")
         await person.presses("question_mark")
         await person.sees("Keys, outside of text fields")
         await person.presses("escape", "q")
@@ -30,7 +31,7 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
         await person.comes(lambda: isinstance(person.app.screen, ProjectDialog), "the dialog")
         person.app.screen.query_one(Input).value = str(directory / "missing")
         await person.presses("enter")
-        await person.sees("The allowed directories", "Add a project")
+        await person.sees("The directory was not", "Add a project")
         field = person.app.screen.query_one(Input)
         assert field.value == str(directory / "missing"), "what was typed is kept"
         field.value = str(directory)
@@ -44,7 +45,7 @@ async def test_attach_offers_to_add_the_directory(lasting: Server, directory: Pa
     async with attached(lasting, directory) as person:
         await person.sees("The server has no project in this directory yet.", str(directory))
         await person.presses("escape")
-        await person.sees("No project yet")
+        await person.sees("No projects yet")
         async with lasting.client() as client:
             assert (await client.ask("project_list"))["data"]["projects"] == []
 
@@ -53,8 +54,8 @@ async def test_only_modes_that_the_server_accepts_are_offered(server: Server, di
     async with attached(server, directory) as person:
         await person.presses("escape", "m")
         await person.comes(lambda: isinstance(person.app.screen, ModeDialog), "the dialog")
-        await person.sees("Ask before changes", "Plan only")
-        assert "Never ask" not in person.screen
+        await person.sees("Ask first", "Plan")
+        assert "Bypass permissions" not in person.screen
 
 
 async def test_every_mode_that_is_allowed_is_offered(server: Server, directory: Path) -> None:
@@ -63,7 +64,7 @@ async def test_every_mode_that_is_allowed_is_offered(server: Server, directory: 
         assert modes is not None
         person.app.client.modes = modes | {"bypassPermissions"}
         await person.presses("escape", "m")
-        await person.sees("Never ask")
+        await person.sees("Bypass permissions")
 
 
 async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) -> None:
@@ -72,7 +73,7 @@ async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) 
         await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
         assert isinstance(person.app.screen.focused, History)
-        await person.sees("in a terminal", "p projects", "? help", "q leave")
+        await person.sees("in terminal", "p projects", "? help", "q leave")
         await person.types("abc")
         assert person.prompt.text == ""
         await person.presses("question_mark")
@@ -86,8 +87,8 @@ async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, d
     async with server.client() as owner, attached(server, directory) as person:
         id = await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
-        await owner.tell("execute", {"prompt": "Something"}, id)
-        await person.is_asked("wants to change notes.md")
+        await owner.send("execute", {"prompt": "Something"}, id)
+        await person.is_asked("wants to edit notes.md")
         await person.comes(lambda: person.card is not None and person.card.has_focus_within, "the focus")
         await person.presses("a")
         await person.hears("Accepted by Ada")
@@ -99,17 +100,17 @@ async def test_the_status_is_that_of_the_list(server: Server, directory: Path) -
     async with attached(server, directory) as person:
         desk: dict[str, Any] = {"state": "waiting", "in_terminal": True}
         await in_a_terminal(person, directory, desk)
-        await person.sees("● Waits in its terminal")
+        await person.sees("● Waiting in terminal")
         for told, words in (
-            ({"state": "working"}, "● Working"),
-            ({"state": "working", "background_tasks": {"agent": 1}}, "● Works in the background"),
-            ({"state": "ended", "continued_in": "desk_2"}, "● Continued in the background"),
-            ({"state": "ended"}, "● Ended"),
+            ({"state": "working"}, "● Working in terminal  "),
+            ({"state": "working", "background_tasks": {"agent": 1}}, "● Working in the background · in a terminal"),
+            ({"state": "ended", "continued_in": "desk_2"}, "● Continued in the background · in a terminal"),
+            ({"state": "ended"}, "● Ended · in a terminal"),
         ):
             desk.clear()
             desk.update(told)
             person.app.client.on_change()
-            await person.sees(f"{words} · in a terminal")
+            await person.sees(words)
 
 
 async def test_the_status_tells_of_a_problem(server: Server, directory: Path) -> None:
@@ -141,4 +142,4 @@ async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | 
 async def forget(server: Server) -> None:
     async with server.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:
-            await client.ask("project_delete", project_id=project["id"])
+            await deleted(client, project["id"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drawbridge.core.terminal_text import harmless
@@ -97,7 +97,7 @@ async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]
 async def test_a_whole_conversation_of_such_words(server: Server, directory: Path) -> None:
     async with server.client() as owner, attached(server, directory, name=EVIL.replace("\x00", "")) as person:
         project = person.app.client.projects.named(str(directory), "")[0]["id"]
-        await owner.tell("execute", {"prompt": EVIL, "options": {"partial_messages": True}}, project)
+        await owner.send("execute", {"prompt": EVIL, "options": {"partial_messages": True}}, project)
         await person.is_asked("You said: [red]x[/red]")
         await person.sees("\\x1b[2J")
         assert [line for line in person.screen.splitlines() if not is_harmless(line)] == []
@@ -130,10 +130,29 @@ def test_what_is_pasted_is_what_is_seen(text: str) -> None:
     assert all(is_harmless(line) for line in pasted(text).replace("\t", "").split("\n"))
 
 
-@settings(max_examples=30)
-@given(st.text(), st.integers(min_value=4, max_value=60))
+MARKS = "a \u0301\u200d\ufe0f\U0001f3fb\n\t界`#*_-"
+"""What is written with a neighbour, and what may stand in front of it."""
+
+
+@settings(max_examples=50)
+@given(st.text() | st.text(MARKS), st.integers(min_value=4, max_value=60))
+@example("\u0301a\n\u200d", 60)
+@example("\U0001f3fb", 4)
 def test_any_text_is_drawn_harmlessly(text: str, width: int) -> None:
     painter = Painter(DARK)
-    proposal = {"path": "/x/a.py", "old_text": text[::-1], "new_text": text}
-    for strips in (painter.markdown(text, width), painter.plain(text, width, "#ffffff"), painter.diff(proposal, width)):
-        assert [strip.text for strip in strips if not is_harmless(strip.text)] == []
+    strips = [
+        *painter.markdown(text, width),
+        *painter.plain(text, width, "#ffffff"),
+        *painter.code(text, "sh", width),
+        *painter.diff({"path": "/x/a.py", "old_text": text[::-1], "new_text": text}, width),
+    ]
+    result = Result(text, False, None)
+    shapes: list[tuple[Kind, dict[str, Any]]] = [
+        ("prompt", {"text": text, "by": text}),
+        ("tool", {"name": "Write", "input": {"file_path": text, "content": text}, "result": result}),
+        ("tool", {"name": "Bash", "input": {"command": text, "field": text}, "result": result}),
+    ]
+    for kind, data in shapes:
+        item = Item(1, 1, "2026-11-21T09:00:00Z", kind, data)
+        strips += painter.item(item, width, folded=False, whole=text)
+    assert [strip.text for strip in strips if not is_harmless(strip.text)] == []

@@ -34,9 +34,9 @@ def test_an_edited_change_says_so() -> None:
 
 def test_an_edited_change_unfolds_to_both_texts() -> None:
     accepted, _, proposed = _drawn(WRITE, {**EDITED, "new_text": "person\n"}, folded=False).partition(
-        "As it was proposed:"
+        "Proposed version"
     )
-    assert "As it was accepted:" in accepted
+    assert "Accepted version" in accepted
     assert "person" in accepted
     assert "agent" not in accepted
     assert "agent" in proposed
@@ -45,7 +45,7 @@ def test_an_edited_change_unfolds_to_both_texts() -> None:
 
 def test_an_edited_input_unfolds() -> None:
     shown = _drawn(BASH, {**EDITED, "updated_input": {"command": "make check"}}, folded=False)
-    assert "As it was accepted:" in shown
+    assert "Accepted version" in shown
     assert "make check" in shown
     assert "Too large to show." in _drawn(BASH, EDITED, folded=False)
 
@@ -55,7 +55,7 @@ def test_an_answer_to_a_question_is_not_an_edit() -> None:
     shown = _drawn(asked, {**EDITED, "updated_input": {"answers": {"Which?": "oak"}}}, folded=False)
     assert shown.startswith("✓ Answered by phone: oak")
     assert "edits" not in shown
-    assert "As it was accepted" not in shown
+    assert "Accepted version" not in shown
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,15 @@ async def test_a_question_fits(server: Server, directory: Path, size: tuple[int,
     (directory / "notes.md").write_text("".join(f"Line {number} of what is there.\n" for number in range(200)))
     async with attached(server, directory, size=size) as person:
         await person.app.client.execute("A word " * 8)
-        card = await person.is_asked("wants to change")
-        await person.sees("a Accept", "e Edit", "r Reject", "w Always: accept all edits", "session")
-        await person.sees("lines unchanged", "Waits for you")
+        card = await person.is_asked("wants to edit")
+        await person.sees("a Accept", "e Edit", "r Reject", "w Accept all edits this session")
+        await person.sees("lines unchanged", "Needs you")
         assert all(len(line) <= size[0] for line in person.screen.splitlines())
         await person.presses("e")
-        await person.sees("Accept with my edits", "Esc Back", "You said: A word")
+        await person.sees("Accept edited version", "Esc Back", "You said: A word")
         assert card.query_one(PlainTextArea).size.height >= 3
         await person.presses("escape", "r")
-        await person.sees("Enter Reject", "What should it do instead?")
+        await person.sees("Enter Reject", "What should the agent")
         await person.presses("escape")
         for _ in range(10):
             if "more line" in person.screen:

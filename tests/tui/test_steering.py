@@ -19,8 +19,8 @@ async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(se
     async with server.client() as owner, attached(server, None) as person:
         await person.sees(directory.name, "garden", "● Ready")
         blog = person.app.client.projects.named(str(directory), "")[0]
-        await owner.tell("execute", {"prompt": "Something"}, blog["id"])
-        await person.sees(f"{directory.name}  ● Waits for you", "1 waiting")
+        await owner.send("execute", {"prompt": "Something"}, blog["id"])
+        await person.sees(f"{directory.name}  ● Needs you", "1 waiting")
         assert person.screen.index(directory.name) < person.screen.index("garden")
         await person.presses("home", "enter")
         await person.comes(lambda: person.in_project, "the project")
@@ -38,7 +38,7 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
         assert "Finished" not in person.history
         await person.sees("Working")
         await person.presses("escape", "s")
-        await person.hears("Interrupted")
+        await person.hears("Stopped")
         await person.sees("Ready")
 
 
@@ -49,10 +49,10 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
     lifted = datetime.now() + timedelta(hours=2)
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
-        await person.hears(f"lifted at {lifted:%H:%M}.")
+        await person.hears("Limit resets", f"{lifted:%H:%M}.")
         await person.sees(f"Resumes at {lifted:%H:%M} (s: cancel)")
         await person.presses("escape", "s")
-        await person.sees("The last run failed")
+        await person.sees("Last run failed")
         await person.loses("Resumes at")
 
 
@@ -71,18 +71,18 @@ async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Se
         await person.prompts("/quick")
         await person.sees("Queued  /quick", "1 queued")
         await person.presses("escape", "s")
-        await person.hears("Interrupted", "Done.", "Finished")
+        await person.hears("Stopped", "Done.", "Finished")
         await person.loses("Queued")
 
 
 @pytest.mark.thorough
 async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
-        await person.sees("Ask before changes")
+        await person.sees("Ask first")
         await person.presses("escape", "m")
-        await person.sees("What it asks about")
+        await person.sees("Permission mode")
         await person.presses("down", "enter")
-        await person.sees("● Ready  Accept edits")
+        await person.sees("● Ready  Auto-accept edits")
         await person.prompts("Something")
         await person.hears("Finished")
         assert "Something" in (directory / "notes.md").read_text()
@@ -122,9 +122,9 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
 async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server, directory: Path) -> None:
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
-        await owner.tell("project_join", project_id=project)
-        await owner.tell("execute", {"prompt": "/lines 1500"}, project)
-        await owner.hear("update", "run_finished")
+        await owner.send("project_join", project_id=project)
+        await owner.send("execute", {"prompt": "/lines 1500"}, project)
+        await owner.receive("update", "run_finished")
     async with attached(server, directory) as person:
         await person.sees("Line 1500")
         assert "Line 1000\n" not in person.history
@@ -160,5 +160,5 @@ async def test_a_project_that_somebody_removes_is_said_and_the_list_is_shown(ser
     async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"
-        await person.sees("This project no longer exists", "No project yet")
+        await person.sees("This project no longer exists", "No projects yet")
         assert not person.in_project

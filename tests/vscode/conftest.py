@@ -1,4 +1,4 @@
-"""One VS Code for all tests of a process, and a desk at its main window for each test."""
+"""One VS Code for all tests of a process, and a workstation in its main window for each test."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from . import rig
-from .desk import Desk
+from .rig import VSCode, Window, running
+from .workstation import Workstation
 
 
 @pytest.fixture(scope="session")
-def vscode() -> Iterator[rig.VSCode]:
-    with rig.running() as vscode:
+def vscode() -> Iterator[VSCode]:
+    with running() as vscode:
         yield vscode
 
 
 @pytest.fixture(scope="session")
-def main_window(vscode: rig.VSCode) -> rig.Window:
+def main_window(vscode: VSCode) -> Window:
     """Shows two folders, ``one`` and ``two``."""
     folders = [vscode.directory / "one", vscode.directory / "two"]
     for folder in folders:
@@ -27,11 +27,11 @@ def main_window(vscode: rig.VSCode) -> rig.Window:
 
 
 @pytest.fixture
-def desk(main_window: rig.Window, vscode: rig.VSCode, request: pytest.FixtureRequest) -> Iterator[Desk]:
+def rig(main_window: Window, vscode: VSCode, request: pytest.FixtureRequest) -> Iterator[Workstation]:
     name = request.node.name.partition("[")[0]
-    desk = Desk(main_window, vscode, _fresh(vscode.directory / "one", name))
-    yield desk
-    desk.clear()
+    rig = Workstation(main_window, vscode, _fresh(vscode.directory / "one", name))
+    yield rig
+    rig.clear()
 
 
 def _fresh(folder: Path, name: str) -> Path:

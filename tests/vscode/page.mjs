@@ -1,6 +1,6 @@
 // Pages of a headless Chromium, for as long as standard input stays open. Takes a JSON object a line and answers each with one:
 //   {"open": url, "page": name}
-//   and then, of that page: {"type": text} {"press": key} {"click": css} {"text": css} {"shot": file} {"close": true}
+//   and then, of that page: {"type": text} {"press": key} {"click": css} {"hover": css} {"text": css} {"shot": file} {"close": true}
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import { createRequire } from 'node:module';
 import readline from 'node:readline';
@@ -12,6 +12,7 @@ const pages = new Map();
 const browser = await chromium.launch({
   executablePath: process.env.DRAWBRIDGE_TEST_CHROMIUM,
   args: process.getuid() === 0 ? ['--no-sandbox'] : [],
+  timeout: PATIENCE,
 });
 
 async function run(command) {
@@ -27,6 +28,7 @@ async function run(command) {
   if (command.type !== undefined) return page.keyboard.type(command.type);
   if (command.press) return page.keyboard.press(command.press);
   if (command.click) return page.click(command.click);
+  if (command.hover) return page.hover(command.hover);
   if (command.text) return page.locator(command.text).allInnerTexts();
   if (command.shot) return void (await page.screenshot({ path: command.shot }));
   if (command.close) {

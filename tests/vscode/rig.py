@@ -32,7 +32,6 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 EXTENSION = HERE.parent.parent / "extensions" / "vscode"
 
-
 SETTINGS = {
     "chat.disableAIFeatures": True,
     "extensions.autoCheckUpdates": False,
@@ -118,22 +117,25 @@ class Window:
         return wait_until(lambda: self.run(code, argument), code, timeout=timeout)
 
     def types(self, text: str) -> None:
-        self.browser.tell(page=self.name, type=text)
+        self.browser.send(page=self.name, type=text)
 
     def presses(self, key: str) -> None:
-        self.browser.tell(page=self.name, press=key)
+        self.browser.send(page=self.name, press=key)
 
     def sees(self, css: str) -> list[str]:
         """The texts of what matches, as a person reads them."""
-        found: list[str] = self.browser.tell(page=self.name, text=css)
+        found: list[str] = self.browser.send(page=self.name, text=css)
         return found
+
+    def clicks(self, css: str) -> None:
+        self.browser.send(page=self.name, click=css)
 
     def sockets(self) -> list[Path]:
         return sorted(self._sockets.glob(f"*-vscode-{self.pid}.sock"))
 
     def close(self) -> None:
         self._probe.close()
-        self.browser.tell(page=self.name, close=True)
+        self.browser.send(page=self.name, close=True)
 
 
 class VSCode:
@@ -146,6 +148,7 @@ class VSCode:
             place.mkdir()
         self._environment = os.environ | {
             "HOME": str(self.home),
+            "XDG_STATE_HOME": str(directory / "state"),  # where the extension finds an agent server
             "DRAWBRIDGE_SOCKET_DIR": str(self.sockets),
             "DRAWBRIDGE_TEST_PROBES": str(self._probes),
         } | dict(environment or {})  # fmt: skip
@@ -174,19 +177,15 @@ class VSCode:
             vsix.pack(folder, packed)
             arguments += ["--install-extension", str(packed)]
         done = subprocess.run(
-            self._command(*arguments),
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
+            self._command(*arguments), env=self._environment, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _start(self) -> str:
         log = self.directory / "server.log"
         flags = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"]
-        flags += ["--disable-getting-started-override"]
+        # A window whose farewell got lost, as a busy machine loses it, is over after this time; else after three hours.
+        flags += ["--disable-getting-started-override", "--reconnection-grace-time", "15"]
         with log.open("wb") as out:
             process = subprocess.Popen(
                 self._command(*flags), env=self._environment, stdout=out, stderr=out, start_new_session=True
@@ -211,7 +210,7 @@ class VSCode:
             workspace.write_text(json.dumps({"folders": [{"path": str(folder)} for folder in folders]}))
             query = f"workspace={quote(str(workspace))}"
         known = set(self._probes.iterdir())
-        self.browser.tell(open=f"{self._url}/?{query}", page=name)
+        self.browser.send(open=f"{self._url}/?{query}", page=name)
         fresh = wait_until(lambda: set(self._probes.iterdir()) - known, "the probe")
         (address,) = fresh
         probe = self._everything.enter_context(wait_until(lambda: _connected(address), "the probe"))

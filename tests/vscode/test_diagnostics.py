@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from .desk import Desk
 from .rig import wait_until
+from .workstation import Workstation
 
 pytestmark = pytest.mark.thorough
 
@@ -32,75 +32,75 @@ await new Promise((told) => {
 
 
 @pytest.fixture
-def path(desk: Desk) -> Path:
-    path = desk.opens(desk.file("a.lua"))
-    reports(desk, path, (1, "unused name", "Warning", "E1"))
-    reports(desk, path)
+def path(rig: Workstation) -> Path:
+    path = rig.opens(rig.file("a.lua"))
+    reports(rig, path, (1, "unused name", "Warning", "E1"))
+    reports(rig, path)
     return path
 
 
-def reports(desk: Desk, path: Path, *problems: tuple[int, str, str, Any]) -> None:
-    desk.window.run(REPORT, {"path": str(path), "problems": problems})
+def reports(rig: Workstation, path: Path, *problems: tuple[int, str, str, Any]) -> None:
+    rig.window.run(REPORT, {"path": str(path), "problems": problems})
     code = "return vscode.languages.getDiagnostics(vscode.Uri.file(argument)).length"
-    wait_until(lambda: desk.window.run(code, str(path)) == len(problems), "the report")
+    wait_until(lambda: rig.window.run(code, str(path)) == len(problems), "the report")
 
 
-def found(desk: Desk, path: Path) -> Any:
-    return desk.ask("diagnostics", file_path=str(path))
+def found(rig: Workstation, path: Path) -> Any:
+    return rig.ask("diagnostics", file_path=str(path))
 
 
-def writes(desk: Desk, path: Path, text: str) -> None:
+def writes(rig: Workstation, path: Path, text: str) -> None:
     path.write_text(text)
-    desk.ask("refresh_buffer", file_path=str(path))
+    rig.ask("refresh_buffer", file_path=str(path))
 
 
-def test_what_came_with_the_edit_is_told_and_what_was_there_is_not(desk: Desk, path: Path) -> None:
-    reports(desk, path, (1, "old", "Error", None), (2, "gone soon", "Warning", None))
-    desk.snapshot(path, remember=True)
-    writes(desk, path, "zero\none\ntwo\nthree\n")
+def test_what_came_with_the_edit_is_told_and_what_was_there_is_not(rig: Workstation, path: Path) -> None:
+    reports(rig, path, (1, "old", "Error", None), (2, "gone soon", "Warning", None))
+    rig.snapshot(path, remember=True)
+    writes(rig, path, "zero\none\ntwo\nthree\n")
     new = [(4, "new", "Warning", "E7"), (3, "worse", "Error", {"value": "E8", "target": None})]
-    reports(desk, path, (2, "old", "Error", None), *new)
-    assert found(desk, path)["new"] == [
+    reports(rig, path, (2, "old", "Error", None), *new)
+    assert found(rig, path)["new"] == [
         {"line": 3, "severity": "error", "message": "worse", "source": "lint", "code": "E8"},
         {"line": 4, "severity": "warning", "message": "new", "source": "lint", "code": "E7"},
     ]
 
 
-def test_hints_are_not_told(desk: Desk, path: Path) -> None:
-    desk.snapshot(path, remember=True)
-    reports(desk, path, (1, "a hint", "Hint", None), (2, "an information", "Information", None))
-    assert found(desk, path)["new"] == []
+def test_hints_are_not_told(rig: Workstation, path: Path) -> None:
+    rig.snapshot(path, remember=True)
+    reports(rig, path, (1, "a hint", "Hint", None), (2, "an information", "Information", None))
+    assert found(rig, path)["new"] == []
 
 
-def test_at_most_twenty_are_told(desk: Desk, path: Path) -> None:
-    desk.snapshot(path, remember=True)
-    reports(desk, path, *((1, f"problem {number}", "Error", None) for number in range(30)))
-    assert len(found(desk, path)["new"]) == 20
+def test_at_most_twenty_are_told(rig: Workstation, path: Path) -> None:
+    rig.snapshot(path, remember=True)
+    reports(rig, path, *((1, f"problem {number}", "Error", None) for number in range(30)))
+    assert len(found(rig, path)["new"]) == 20
 
 
-def test_it_is_pending_until_the_server_has_reported_on_the_change(desk: Desk, path: Path) -> None:
-    desk.snapshot(path, remember=True)
-    assert found(desk, path) == {"new": [], "pending": False}
-    writes(desk, path, "changed\n")
-    assert found(desk, path) == {"new": [], "pending": True}
-    reports(desk, path, (1, "new", "Error", None))
-    wait_until(lambda: found(desk, path)["pending"] is False, "the end of it")
+def test_it_is_pending_until_the_server_has_reported_on_the_change(rig: Workstation, path: Path) -> None:
+    rig.snapshot(path, remember=True)
+    assert found(rig, path) == {"new": [], "pending": False}
+    writes(rig, path, "changed\n")
+    assert found(rig, path) == {"new": [], "pending": True}
+    reports(rig, path, (1, "new", "Error", None))
+    wait_until(lambda: found(rig, path)["pending"] is False, "the end of it")
 
 
-def test_it_is_not_pending_where_nobody_reports(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.nobodys"))
-    desk.snapshot(path, remember=True)
-    writes(desk, path, "changed\n")
-    assert found(desk, path) == {"new": [], "pending": False}
+def test_it_is_not_pending_where_nobody_reports(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.nobodys"))
+    rig.snapshot(path, remember=True)
+    writes(rig, path, "changed\n")
+    assert found(rig, path) == {"new": [], "pending": False}
 
 
-def test_what_was_not_remembered_has_nothing_new(desk: Desk, path: Path) -> None:
-    reports(desk, path, (1, "old", "Error", None))
-    assert found(desk, path) == {"new": [], "pending": False}
+def test_what_was_not_remembered_has_nothing_new(rig: Workstation, path: Path) -> None:
+    reports(rig, path, (1, "old", "Error", None))
+    assert found(rig, path) == {"new": [], "pending": False}
 
 
-def test_a_file_that_is_not_open_is_reported_on_too(desk: Desk, path: Path) -> None:
-    other = desk.file("other.lua")
-    desk.snapshot(other, remember=True)
-    reports(desk, other, (1, "new", "Error", None))
-    assert [problem["message"] for problem in found(desk, other)["new"]] == ["new"]
+def test_a_file_that_is_not_open_is_reported_on_too(rig: Workstation, path: Path) -> None:
+    other = rig.file("other.lua")
+    rig.snapshot(other, remember=True)
+    reports(rig, other, (1, "new", "Error", None))
+    assert [problem["message"] for problem in found(rig, other)["new"]] == ["new"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from .desk import Desk
 from .rig import VSCode, wait_until
+from .workstation import Workstation
 
 pytestmark = pytest.mark.thorough
 
@@ -29,202 +29,202 @@ def edit(start: int, end: int, *lines: str) -> dict[str, Any]:
     return {"start": start, "end": end, "lines": list(lines)}
 
 
-def text_and_version(desk: Desk, path: Path) -> tuple[str, int]:
-    answer = desk.ask("buffer_text", file_path=str(path))
+def text_and_version(rig: Workstation, path: Path) -> tuple[str, int]:
+    answer = rig.ask("buffer_text", file_path=str(path))
     return answer["text"], answer["version"]
 
 
-def merge(desk: Desk, path: Path, *edits: dict[str, Any], version: int | None = None) -> Any:
+def merge(rig: Workstation, path: Path, *edits: dict[str, Any], version: int | None = None) -> Any:
     if version is None:
-        version = text_and_version(desk, path)[1]
-    return desk.ask("merge_buffer", file_path=str(path), version=version, edits=list(edits))
+        version = text_and_version(rig, path)[1]
+    return rig.ask("merge_buffer", file_path=str(path), version=version, edits=list(edits))
 
 
 @pytest.fixture
-def merged(desk: Desk) -> Path:
+def merged(rig: Workstation) -> Path:
     """Has the person's first line and the agent's fourth one; the agent's is on disk too."""
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
     path.write_text(THEIRS)
-    assert merge(desk, path, edit(3, 3, "four")) == {"merged": True}
-    assert desk.document(path) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
+    assert merge(rig, path, edit(3, 3, "four")) == {"merged": True}
+    assert rig.document(path) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
     return path
 
 
-def saves(desk: Desk, path: Path) -> None:
-    desk.window.presses("Control+s")
-    wait_until(lambda: not desk.document(path)["dirty"], "the save")
+def saves(rig: Workstation, path: Path) -> None:
+    rig.window.presses("Control+s")
+    wait_until(lambda: not rig.document(path)["dirty"], "the save")
 
 
 # buffer_text
 
 
-def test_the_text_is_the_one_that_a_save_would_write(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.txt", "\ufeffone\r\ntwo\r\n"))
-    desk.types("mine ")
-    assert text_and_version(desk, path)[0] == "\ufeffmine one\r\ntwo\r\n"
-    saves(desk, path)
+def test_the_text_is_the_one_that_a_save_would_write(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.txt", "\ufeffone\r\ntwo\r\n"))
+    rig.types("mine ")
+    assert text_and_version(rig, path)[0] == "\ufeffmine one\r\ntwo\r\n"
+    saves(rig, path)
     assert path.read_bytes().decode() == "\ufeffmine one\r\ntwo\r\n"
 
 
-def test_the_version_changes_with_every_change(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.py"))
-    first = text_and_version(desk, path)[1]
-    assert text_and_version(desk, path)[1] == first
-    desk.types("m")
-    second = text_and_version(desk, path)[1]
-    desk.does("undo")
-    wait_until(lambda: not desk.document(path)["dirty"], "the undo")
-    assert len({first, second, text_and_version(desk, path)[1]}) == 3
+def test_the_version_changes_with_every_change(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.py"))
+    first = text_and_version(rig, path)[1]
+    assert text_and_version(rig, path)[1] == first
+    rig.types("m")
+    second = text_and_version(rig, path)[1]
+    rig.does("undo")
+    wait_until(lambda: not rig.document(path)["dirty"], "the undo")
+    assert len({first, second, text_and_version(rig, path)[1]}) == 3
 
 
-def test_there_is_no_text_of_what_is_not_open_as_text_or_too_large(desk: Desk) -> None:
+def test_there_is_no_text_of_what_is_not_open_as_text_or_too_large(rig: Workstation) -> None:
     nothing = {"text": None}
-    assert desk.ask("buffer_text", file_path=str(desk.file("a.py"))) == nothing
-    large = desk.opens(desk.file("large.txt", "x" * 99 + "\n" + ("y" * 99 + "\n") * 41_999))
-    assert desk.ask("buffer_text", file_path=str(large)) == nothing
+    assert rig.ask("buffer_text", file_path=str(rig.file("a.py"))) == nothing
+    large = rig.opens(rig.file("large.txt", "x" * 99 + "\n" + ("y" * 99 + "\n") * 41_999))
+    assert rig.ask("buffer_text", file_path=str(large)) == nothing
 
 
 # save_buffer
 
 
-def test_unsaved_changes_are_saved_on_request(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
-    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}
+def test_unsaved_changes_are_saved_on_request(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
+    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}
     assert path.read_text() == "mine one\ntwo\nthree\n"
-    assert not desk.state(path)["modified"]
-    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing to save any more"
+    assert not rig.state(path)["modified"]
+    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing to save any more"
 
 
-def test_a_file_behind_another_is_saved_without_coming_to_the_front(desk: Desk) -> None:
-    path, front = desk.opens(desk.file("a.py")), desk.opens(desk.file("front.py"))
-    desk.inserts(path, "mine ")
-    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}
+def test_a_file_behind_another_is_saved_without_coming_to_the_front(rig: Workstation) -> None:
+    path, front = rig.opens(rig.file("a.py")), rig.opens(rig.file("front.py"))
+    rig.inserts(path, "mine ")
+    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}
     assert path.read_text() == "mine one\ntwo\nthree\n"
-    assert desk.state(front)["current"]
+    assert rig.state(front)["current"]
 
 
-def test_a_newer_file_on_disk_is_never_written_over(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
+def test_a_newer_file_on_disk_is_never_written_over(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
     path.write_text("theirs\n")
-    answer = desk.ask("save_buffer", file_path=str(path))
+    answer = rig.ask("save_buffer", file_path=str(path))
     assert answer == {"saved": False, "reason": "it has changed on disk since it was opened"}
     assert path.read_text() == "theirs\n"
-    assert desk.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
-    assert desk.notices() == []
+    assert rig.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
+    assert rig.notices() == []
 
 
-def test_what_is_not_open_is_not_saved(desk: Desk) -> None:
-    path = desk.file("a.py")
-    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open in this window"}
+def test_what_is_not_open_is_not_saved(rig: Workstation) -> None:
+    path = rig.file("a.py")
+    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open in this window"}
 
 
 # merge_buffer
 
 
-def test_one_undo_takes_a_merge_back(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
+def test_one_undo_takes_a_merge_back(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
     path.write_text("zero\none\n2\nthree\nfour\n")
     edits = [edit(0, 0, "zero"), edit(1, 2, "2"), edit(3, 3, "four")]
-    assert merge(desk, path, *edits) == {"merged": True}
-    assert desk.text(path) == "zero\nmine one\n2\nthree\nfour\n"
-    desk.window.presses("Control+z")
-    desk.shows(path, "mine one\ntwo\nthree\n")
-    assert desk.document(path)["dirty"]
+    assert merge(rig, path, *edits) == {"merged": True}
+    assert rig.text(path) == "zero\nmine one\n2\nthree\nfour\n"
+    rig.window.presses("Control+z")
+    rig.shows(path, "mine one\ntwo\nthree\n")
+    assert rig.document(path)["dirty"]
 
 
-def test_a_merged_file_is_saved_without_a_question(desk: Desk, merged: Path) -> None:
-    saves(desk, merged)
+def test_a_merged_file_is_saved_without_a_question(rig: Workstation, merged: Path) -> None:
+    saves(rig, merged)
     assert merged.read_text() == "mine one\ntwo\nthree\nfour\n"
-    assert desk.notices() == []
+    assert rig.notices() == []
 
 
-def test_a_merged_file_is_saved_on_request(desk: Desk, merged: Path) -> None:
-    assert desk.ask("save_buffer", file_path=str(merged)) == {"saved": True}
+def test_a_merged_file_is_saved_on_request(rig: Workstation, merged: Path) -> None:
+    assert rig.ask("save_buffer", file_path=str(merged)) == {"saved": True}
     assert merged.read_text() == "mine one\ntwo\nthree\nfour\n"
 
 
-def test_a_merged_file_is_formatted_and_saved_without_a_question(desk: Desk, merged: Path) -> None:
-    desk.window.run(FORMATTER)
+def test_a_merged_file_is_formatted_and_saved_without_a_question(rig: Workstation, merged: Path) -> None:
+    rig.window.run(FORMATTER)
     try:
-        saves(desk, merged)
+        saves(rig, merged)
     finally:
-        desk.window.run(NO_FORMATTER)
+        rig.window.run(NO_FORMATTER)
     assert merged.read_text() == "mine one  # formatted\ntwo\nthree\nfour\n"
-    assert desk.notices() == []
+    assert rig.notices() == []
 
 
-def test_a_merged_file_in_another_encoding_keeps_it(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.txt", "\ufeffone\r\ntwo\r\n"))
-    desk.types("mine ")
+def test_a_merged_file_in_another_encoding_keeps_it(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.txt", "\ufeffone\r\ntwo\r\n"))
+    rig.types("mine ")
     path.write_bytes("\ufeffone\r\ntwo\r\nthree\r\n".encode())
-    assert merge(desk, path, edit(2, 2, "three")) == {"merged": True}
-    saves(desk, path)
+    assert merge(rig, path, edit(2, 2, "three")) == {"merged": True}
+    saves(rig, path)
     assert path.read_bytes() == "\ufeffmine one\r\ntwo\r\nthree\r\n".encode()
-    assert desk.notices() == []
+    assert rig.notices() == []
 
 
-def test_a_file_that_is_written_again_after_the_merge_is_not_written_over(desk: Desk, merged: Path) -> None:
+def test_a_file_that_is_written_again_after_the_merge_is_not_written_over(rig: Workstation, merged: Path) -> None:
     merged.write_text("theirs again\n")
-    desk.window.presses("Control+s")
-    wait_until(desk.notices, "VS Code's question")
-    assert "newer" in desk.notices()[0]
+    rig.window.presses("Control+s")
+    wait_until(rig.notices, "VS Code's question")
+    assert "newer" in rig.notices()[0]
     assert merged.read_text() == "theirs again\n"
-    assert desk.document(merged) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
+    assert rig.document(merged) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
 
 
-def test_what_was_merged_is_not_told_again(desk: Desk, merged: Path) -> None:
-    assert desk.ask("refresh_buffer")["kept"] == []
+def test_what_was_merged_is_not_told_again(rig: Workstation, merged: Path) -> None:
+    assert rig.ask("refresh_buffer")["kept"] == []
     merged.write_text("theirs again\n")
-    assert [file["name"] for file in desk.ask("refresh_buffer")["kept"]] == [str(merged)]
+    assert [file["name"] for file in rig.ask("refresh_buffer")["kept"]] == [str(merged)]
 
 
-def test_a_merge_into_a_file_behind_another_leaves_that_in_front(desk: Desk) -> None:
-    path, front = desk.opens(desk.file("a.py")), desk.opens(desk.file("front.py"))
-    desk.inserts(path, "mine ")
-    assert merge(desk, path, edit(2, 3)) == {"merged": True}
-    assert desk.text(path) == "mine one\ntwo\n"
-    assert desk.state(front)["current"]
+def test_a_merge_into_a_file_behind_another_leaves_that_in_front(rig: Workstation) -> None:
+    path, front = rig.opens(rig.file("a.py")), rig.opens(rig.file("front.py"))
+    rig.inserts(path, "mine ")
+    assert merge(rig, path, edit(2, 3)) == {"merged": True}
+    assert rig.text(path) == "mine one\ntwo\n"
+    assert rig.state(front)["current"]
 
 
-def test_a_text_that_was_changed_meanwhile_is_not_merged_into(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
-    version = text_and_version(desk, path)[1]
-    desk.types("more ")
-    answer = merge(desk, path, edit(3, 3, "four"), version=version)
+def test_a_text_that_was_changed_meanwhile_is_not_merged_into(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
+    version = text_and_version(rig, path)[1]
+    rig.types("more ")
+    answer = merge(rig, path, edit(3, 3, "four"), version=version)
     assert answer == {"merged": False, "reason": "it has changed in the meantime"}
-    assert desk.text(path) == "mine more one\ntwo\nthree\n"
+    assert rig.text(path) == "mine more one\ntwo\nthree\n"
 
 
 @pytest.mark.parametrize(
     "edits",
     [None, {}, [edit(2, 1)], [edit(0, 9)], [edit(1, 2, "B"), edit(0, 1)], [edit(0, 1, "a\nb")], [{"start": 0}], ["x"]],
 )
-def test_edits_that_make_no_sense_change_nothing(desk: Desk, edits: Any) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
-    version = text_and_version(desk, path)[1]
-    answer = desk.asked("merge_buffer", file_path=str(path), version=version, edits=edits)
+def test_edits_that_make_no_sense_change_nothing(rig: Workstation, edits: Any) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
+    version = text_and_version(rig, path)[1]
+    answer = rig.asked("merge_buffer", file_path=str(path), version=version, edits=edits)
     assert answer["error"]["code"] == -32602
     assert "edits" in answer["error"]["message"]
-    assert text_and_version(desk, path) == ("mine one\ntwo\nthree\n", version)
+    assert text_and_version(rig, path) == ("mine one\ntwo\nthree\n", version)
 
 
-def test_what_can_not_be_merged_into_is_said(desk: Desk, vscode: VSCode) -> None:
-    closed, clean = desk.file("closed.py"), desk.opens(desk.file("clean.py"))
-    assert merge(desk, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
-    answer = merge(desk, clean, edit(0, 1, "x"))
+def test_what_can_not_be_merged_into_is_said(rig: Workstation, vscode: VSCode) -> None:
+    closed, clean = rig.file("closed.py"), rig.opens(rig.file("clean.py"))
+    assert merge(rig, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
+    answer = merge(rig, clean, edit(0, 1, "x"))
     assert answer == {"merged": False, "reason": "it no longer has unsaved changes"}
-    assert desk.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
+    assert rig.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 
-def test_bytes_that_are_no_text_are_not_merged(desk: Desk) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
-    answer = merge(desk, path, edit(0, 1, "caf\udce9"))
+def test_bytes_that_are_no_text_are_not_merged(rig: Workstation) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
+    answer = merge(rig, path, edit(0, 1, "caf\udce9"))
     assert answer == {"merged": False, "reason": "the text to insert is not UTF-8"}
-    assert desk.text(path) == "mine one\ntwo\nthree\n"
+    assert rig.text(path) == "mine one\ntwo\nthree\n"

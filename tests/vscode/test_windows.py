@@ -16,8 +16,8 @@ import pytest
 from drawbridge.core import launcher
 from drawbridge.guard import find
 
-from .desk import Desk
 from .rig import Lines, VSCode, Window, wait_until
+from .workstation import Workstation
 
 pytestmark = pytest.mark.thorough
 
@@ -25,7 +25,6 @@ ADD_FOLDER = """
 const { workspace, Uri } = vscode;
 workspace.updateWorkspaceFolders(workspace.workspaceFolders.length, 0, { uri: Uri.file(argument) });
 """
-
 DROP_FOLDER = "vscode.workspace.updateWorkspaceFolders(vscode.workspace.workspaceFolders.length - 1, 1)"
 
 
@@ -40,19 +39,19 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(desk: Desk, vscode: VSCode) -> None:
-    sockets = desk.window.sockets()
+def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(rig: Workstation, vscode: VSCode) -> None:
+    sockets = rig.window.sockets()
     folders = [vscode.directory / "one", vscode.directory / "two"]
-    assert {path.name for path in sockets} == {name(folder, desk.window) for folder in folders}
+    assert {path.name for path in sockets} == {name(folder, rig.window) for folder in folders}
     environment = {launcher.DIRECTORY: str(vscode.sockets)}
     for folder in folders:
-        assert f"{launcher.socket_prefix(str(folder), environment)}vscode-{desk.window.pid}.sock" in map(str, sockets)
+        assert f"{launcher.socket_prefix(str(folder), environment)}vscode-{rig.window.pid}.sock" in map(str, sockets)
     for path in sockets:
         status = path.lstat()
         assert stat.S_ISSOCK(status.st_mode)
         assert stat.S_IMODE(status.st_mode) == 0o600
         assert status.st_uid == os.geteuid()
-        assert find.pid_in(path.name) == desk.window.pid
+        assert find.pid_in(path.name) == rig.window.pid
     found = dict(find.sockets((str(vscode.sockets),), {}))
     assert {path: kind for path, kind in found.items() if path in map(str, sockets)} == dict.fromkeys(
         map(str, sockets), "vscode"
@@ -60,7 +59,7 @@ def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(desk: D
 
 
 @pytest.mark.thorough
-def test_a_window_s_socket_goes_with_it_and_no_other(desk: Desk, vscode: VSCode) -> None:
+def test_a_window_s_socket_goes_with_it_and_no_other(rig: Workstation, vscode: VSCode) -> None:
     folder = vscode.directory / "three"
     folder.mkdir()
     (vscode.directory / "link").symlink_to(folder)
@@ -68,62 +67,62 @@ def test_a_window_s_socket_goes_with_it_and_no_other(desk: Desk, vscode: VSCode)
         assert [path.name for path in window.sockets()] == [name(folder, window)]
     wait_until(lambda: not window.sockets(), "the socket's end")
     wait_until(lambda: not is_alive(window.pid), "the extension host's end")
-    assert len(desk.window.sockets()) == 2
+    assert len(rig.window.sockets()) == 2
     assert list(vscode.sockets.glob(".*")) == []
 
 
 @pytest.mark.thorough
 def test_a_window_without_a_folder_guards_files_too_and_listens_for_the_home_directory(
-    desk: Desk, vscode: VSCode
+    rig: Workstation, vscode: VSCode
 ) -> None:
-    path = desk.file("single.py")
+    path = rig.file("single.py")
     with contextlib.closing(vscode.window()) as window:
         assert [path.name for path in window.sockets()] == [name(vscode.home, window)]
-        lonely = Desk(window, vscode, desk.folder)
+        lonely = Workstation(window, vscode, rig.folder)
         lonely.opens(path)
         lonely.types("mine ")
         found = lonely.snapshot(path, want=["open"])
         assert found["files"][0] == {"name": str(path), "modified": True, "current": True, "visible": True, "lines": 3}
         assert found["folders"] == []
-        assert desk.state(path) is None
+        assert rig.state(path) is None
         lonely.clear()
 
 
-def test_folders_that_come_and_go_take_their_sockets_along(desk: Desk, vscode: VSCode) -> None:
+def test_folders_that_come_and_go_take_their_sockets_along(rig: Workstation, vscode: VSCode) -> None:
     folder = vscode.directory / "four"
     folder.mkdir()
-    before = desk.window.sockets()
-    desk.window.run(ADD_FOLDER, str(folder))
-    wait_until(lambda: len(desk.window.sockets()) == 3, "the folder's socket")
-    (fresh,) = set(desk.window.sockets()) - set(before)
-    assert fresh.name == name(folder, desk.window)
-    desk.socket = fresh
-    assert desk.snapshot(want=["open"])["folders"][-1] == str(folder)
-    desk.window.run(DROP_FOLDER)
-    wait_until(lambda: desk.window.sockets() == before, "the socket's end")
+    before = rig.window.sockets()
+    rig.window.run(ADD_FOLDER, str(folder))
+    wait_until(lambda: len(rig.window.sockets()) == 3, "the folder's socket")
+    (fresh,) = set(rig.window.sockets()) - set(before)
+    assert fresh.name == name(folder, rig.window)
+    rig.socket = fresh
+    assert rig.snapshot(want=["open"])["folders"][-1] == str(folder)
+    rig.window.run(DROP_FOLDER)
+    wait_until(lambda: rig.window.sockets() == before, "the socket's end")
 
 
-def test_a_restart_opens_what_was_lost(desk: Desk) -> None:
-    before = desk.window.sockets()
+def test_a_restart_opens_what_was_lost(rig: Workstation) -> None:
+    before = rig.window.sockets()
     before[0].unlink()
-    desk.does("drawbridge.restart")
-    wait_until(lambda: desk.window.sockets() == before, "the sockets")
-    assert desk.ask("get_visual_selection") is None
+    rig.does("drawbridge.restart")
+    wait_until(lambda: rig.window.sockets() == before, "the sockets")
+    assert rig.ask("get_visual_selection") is None
 
 
-def test_a_socket_that_can_not_be_opened_is_said(desk: Desk) -> None:
-    lost = desk.socket
+def test_a_socket_that_can_not_be_opened_is_said(rig: Workstation) -> None:
+    lost = rig.socket
     lost.unlink()
     lost.write_text("somebody's")
-    desk.does("drawbridge.restart")
+    rig.does("drawbridge.restart")
     item = "#drawbridge\\.drawbridge\\.drawbridge\\.status"
-    wait_until(lambda: "Drawbridge" in "".join(desk.window.sees(item)), "the warning")
+    wait_until(lambda: "Drawbridge" in "".join(rig.window.sees(item)), "the warning")
     assert lost.read_text() == "somebody's"
-    desk.socket = next(path for path in desk.window.sockets() if path != lost)
-    assert desk.ask("get_visual_selection") is None
+    rig.socket = next(path for path in rig.window.sockets() if path != lost)
+    assert rig.ask("get_visual_selection") is None
     lost.unlink()
-    desk.does("drawbridge.restart")
-    wait_until(lambda: "Drawbridge" not in "".join(desk.window.sees(item)), "the warning's end")
+    rig.does("drawbridge.restart")
+    wait_until(lambda: "Drawbridge" not in "".join(rig.window.sees(item)), "the warning's end")
     wait_until(lost.is_socket, "the socket")
 
 
@@ -151,22 +150,22 @@ NAMES = {"params", "paths", "want", "file_path", "backups", "message", "version"
 
 
 @pytest.mark.parametrize("method", QUESTIONS)
-def test_wrong_parameters_are_named_and_change_nothing(desk: Desk, method: str) -> None:
-    path = desk.opens(desk.file("a.py"))
-    desk.types("mine ")
+def test_wrong_parameters_are_named_and_change_nothing(rig: Workstation, method: str) -> None:
+    path = rig.opens(rig.file("a.py"))
+    rig.types("mine ")
     questions: list[Any] = [*QUESTIONS[method], [], "x", None]
     for params in questions:
-        with Lines(desk.socket) as lines:
+        with Lines(rig.socket) as lines:
             answer = lines.ask(id="7", method=method, params=params)
         assert (answer["id"], answer["error"]["code"]) == ("7", -32602), params
         assert answer["error"]["message"].partition(":")[0] in NAMES
-    assert desk.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
+    assert rig.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
     assert path.read_text() == "one\ntwo\nthree\n"
-    assert desk.notices() == []
+    assert rig.notices() == []
 
 
-def test_nonsense_is_answered_and_the_connection_goes_on(desk: Desk) -> None:
-    with Lines(desk.socket) as lines:
+def test_nonsense_is_answered_and_the_connection_goes_on(rig: Workstation) -> None:
+    with Lines(rig.socket) as lines:
         lines.send(b'nonsense\n\xff\xfe\n{"id": 4, "method": "explode"}\n{"id": 5, "method": "get_visual_selection"}\n')
         answers = [lines.receive() for _ in range(4)]
     assert [(answer["id"], answer.get("error", {}).get("code")) for answer in answers] == [
@@ -177,8 +176,8 @@ def test_nonsense_is_answered_and_the_connection_goes_on(desk: Desk) -> None:
     ]
 
 
-def test_an_endless_line_ends_its_connection_only(desk: Desk) -> None:
-    with Lines(desk.socket) as patient, Lines(desk.socket) as lines:
+def test_an_endless_line_ends_its_connection_only(rig: Workstation) -> None:
+    with Lines(rig.socket) as patient, Lines(rig.socket) as lines:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(9):
                 lines.send(b"x" * 1024 * 1024)
@@ -187,15 +186,15 @@ def test_an_endless_line_ends_its_connection_only(desk: Desk) -> None:
         assert patient.ask(id=1, method="get_visual_selection") == {"id": 1, "result": None}
 
 
-def test_who_connects_and_says_nothing_or_leaves_holds_nobody_up(desk: Desk) -> None:
+def test_who_connects_and_says_nothing_or_leaves_holds_nobody_up(rig: Workstation) -> None:
     silent = [socket.socket(socket.AF_UNIX) for _ in range(30)]
     try:
         for number, connected in enumerate(silent):
-            connected.connect(str(desk.socket))
+            connected.connect(str(rig.socket))
             if number % 2:
                 connected.sendall(json.dumps({"id": 1, "method": "snapshot"}).encode() + b"\n{")
                 connected.close()
-        assert desk.ask("get_visual_selection") is None
+        assert rig.ask("get_visual_selection") is None
     finally:
         for connected in silent:
             connected.close()

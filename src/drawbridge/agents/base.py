@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
@@ -61,7 +62,8 @@ class Confinement(Struct, frozen=True):
 class Launch(Struct, frozen=True):
     """How a process is started. With ``resume`` it continues the conversation ``session_id``, otherwise it begins that one.
 
-    ``mark``: unique to this process, in the environment of everything that it starts.
+    ``state``: what an earlier process has reported about a conversation that is resumed. ``mark``: unique to this process, in
+    the environment of everything that it starts.
     """
 
     directory: str
@@ -70,7 +72,11 @@ class Launch(Struct, frozen=True):
     fork_from: str | None = None
     options: Options = Options()
     confinement: Confinement = Confinement()
+    state: AgentState | None = None
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    files: str | None = None
+    """The directory of the files that prompts name by their paths (``Attachment.path``). The agent may read there without a
+    question. It exists once there is such a file."""
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
@@ -78,11 +84,13 @@ MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
 
 
 class Attachment(Struct, frozen=True):
-    """A file that goes with a prompt, as read from a blob."""
+    """A file that goes with a prompt, as read from a blob. ``path``: where it is stored, if the agent may be unable to read it
+    as a part of the prompt."""
 
     media_type: str
     data: bytes
     name: str | None = None
+    path: str | None = None
 
 
 class Decision(Struct, frozen=True):
@@ -97,7 +105,7 @@ class Decision(Struct, frozen=True):
 # Events of an agent, in the order in which they happen.
 
 
-class AgentLine(Struct, frozen=True):
+class AgentLine(Struct, frozen=True, gc=False):
     """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
 
     ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the conversation that
@@ -167,11 +175,19 @@ class TurnBegun(Struct, frozen=True):
     """The agent begins a turn without a prompt, for example when a background command has ended. ``TurnEnded`` ends it too."""
 
 
+class Tokens(Struct, frozen=True):
+    """The tokens that a model has read, those from a cache included, and written."""
+
+    input: int = 0
+    output: int = 0
+
+
 class TurnEnded(Struct, frozen=True):
     """The prompt has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
     ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended. ``cost_usd``: the
-    cost since the previous turn (None: unknown). ``error`` (for people) and ``code`` (of the client protocol): why it failed.
+    cost since the previous turn (None: unknown), ``tokens`` likewise. ``error`` (for people) and ``code`` (of the client
+    protocol): why it failed.
     ``retry_at``: when a used-up limit is reset, in seconds since 1970, if the agent reported it.
     """
 
@@ -182,6 +198,99 @@ class TurnEnded(Struct, frozen=True):
     code: str | None = None
     interrupted: bool = False
     retry_at: float | None = None
+    tokens: Tokens | None = None
+
+
+class Todo(Struct, frozen=True, omit_defaults=True):
+    """An entry of the agent's todo list. ``doing``: its text while it is in progress."""
+
+    text: str
+    status: Literal["pending", "in_progress", "completed"]
+    doing: str | None = None
+
+
+class Task(Struct, frozen=True, omit_defaults=True):
+    """A subagent or a command that runs, perhaps in the background. ``kind``: the agent's word, such as "local_bash"."""
+
+    task_id: str
+    text: str
+    state: Literal["running"] = "running"
+    kind: str | None = None
+    agent_type: str | None = None
+    background: bool = False
+
+
+class Retry(Struct, frozen=True, omit_defaults=True):
+    """The agent's API has failed, and the agent tries again: attempt 3 of 10, because of ``reason`` (its word, such as
+    "authentication_failed") with the HTTP ``status``, after ``delay_ms``.
+    """
+
+    attempt: int
+    attempts: int
+    reason: str
+    status: int | None = None
+    delay_ms: int = 0
+
+
+class AgentState(Struct, frozen=True, omit_defaults=True):
+    """What an agent reports about itself at the moment. ``context_tokens``: what its context contains, as of the end of the
+    latest turn, of ``context_window``. ``tasks``: those that run.
+    """
+
+    model: str | None = None
+    effort: str | None = None
+    context_tokens: int | None = None
+    context_window: int | None = None
+    retry: Retry | None = None
+    compacting: bool = False
+    todos: tuple[Todo, ...] = ()
+    tasks: tuple[Task, ...] = ()
+
+
+class Offer(Struct, frozen=True, omit_defaults=True):
+    """A command or a kind of subagent. ``hint``: the arguments of a command."""
+
+    name: str
+    text: str | None = None
+    hint: str | None = None
+
+
+class ModelOffer(Struct, frozen=True, omit_defaults=True):
+    """A model to choose. ``resolved``: its full name, if ``name`` is an alias. ``efforts``: its levels of effort."""
+
+    name: str
+    title: str | None = None
+    text: str | None = None
+    resolved: str | None = None
+    efforts: tuple[str, ...] = ()
+
+
+class McpServer(Struct, frozen=True, omit_defaults=True):
+    name: str
+    status: str | None = None
+
+
+class AgentOffers(Struct, frozen=True, omit_defaults=True):
+    """What can be chosen and called. ``commands``: without their "/". ``steer``: a message can be sent into a running turn."""
+
+    commands: tuple[Offer, ...] = ()
+    agents: tuple[Offer, ...] = ()
+    skills: tuple[str, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
+    models: tuple[ModelOffer, ...] = ()
+    steer: bool = False
+
+
+class StateReported(Struct, frozen=True):
+    """The state has changed; always all of it."""
+
+    state: AgentState
+
+
+class OffersReported(Struct, frozen=True):
+    """What the agent offers has changed; always all of it."""
+
+    offers: AgentOffers
 
 
 class Exited(Struct, frozen=True):
@@ -192,7 +301,16 @@ class Exited(Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    AgentLine | SessionIdentified | ModeChanged | Question | QuestionCancelled | TurnBegun | TurnEnded | Exited
+    AgentLine
+    | SessionIdentified
+    | ModeChanged
+    | StateReported
+    | OffersReported
+    | Question
+    | QuestionCancelled
+    | TurnBegun
+    | TurnEnded
+    | Exited
 )
 
 
@@ -247,6 +365,19 @@ class Dialect(Protocol):
     def set_model(self, model: str) -> str: ...
 
 
+@runtime_checkable
+class Steers(Protocol):
+    """A ``Dialect`` of an agent that takes messages while it works, and another effort."""
+
+    def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
+        """As ``AgentProcess.steer``."""
+        ...
+
+    def set_effort(self, effort: str) -> str:
+        """As ``Dialect.set_mode``."""
+        ...
+
+
 class AgentProcess(Protocol):
     """One child process. Every method may be called at any time; a call that is too late has no effect."""
 
@@ -277,6 +408,16 @@ class AgentProcess(Protocol):
         """Returns when the agent has set it. Raises ``AgentRefused`` as ``set_mode`` does."""
         ...
 
+    async def set_effort(self, effort: str) -> bool:
+        """Returns whether the agent has set it; one that can't while it runs needs a new process. Raises ``AgentRefused``."""
+        ...
+
+    def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
+        """Sends a message into the turn that runs. ``record`` is called once it is certain that the agent takes the message,
+        and before it is sent. Raises ``AgentRefused`` if the agent can't take it, ``BadArgument`` for an attachment that it
+        can't read, and what ``record`` raises; nothing was sent then."""
+        ...
+
     async def stop(self) -> None:
         """Lets an idle process end by itself, and kills a busy one. Returns after ``Exited``."""
         ...
@@ -294,14 +435,43 @@ class Remembered(Struct, frozen=True):
     title: str | None = None
 
 
+class EarlierMessage(Struct, frozen=True):
+    """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as the agent would
+    have written it. ``uuid``: the agent's id of the message."""
+
+    time: datetime
+    uuid: str
+    prompt: str | None = None
+    turn: str = ""
+    line: bytes = b""
+
+
+class Earlier(Struct, frozen=True):
+    """``messages`` in their order. ``before``: the position of what is before them; None if there is nothing."""
+
+    messages: tuple[EarlierMessage, ...]
+    before: int | None
+
+
 class Sessions(Protocol):
     """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
-        """The newest first."""
+        """The conversations for this directory, the newest first."""
         ...
 
     def known(self, path: Path, session_id: str) -> bool: ...
+
+    def title(self, path: Path, session_id: str) -> str | None:
+        """The title of a conversation that is known, if it has one."""
+        ...
+
+    def messages(
+        self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
+    ) -> Earlier:
+        """The last ``limit`` messages, of ``size`` bytes at most, that were written between two times, before the position
+        ``end`` (of a former page). Empty if it is not known how the agent stores them."""
+        ...
 
     def used_by(self, session_id: str) -> list[int]:
         """The processes that have this conversation open now, including those in terminals, as far as known."""
@@ -318,6 +488,10 @@ class Agent(Protocol):
     """Whether it may have modes of its own."""
     sees: bool
     """Whether a prompt may contain pictures."""
+
+    def embeds(self, attachment: Attachment) -> bool:
+        """Whether the file is certain to become a part of the prompt. Any other needs a ``path``."""
+        ...
 
     @property
     def sessions(self) -> Sessions | None:
@@ -337,7 +511,17 @@ class Remembers(Protocol):
     """An agent that lists its own conversations."""
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The newest first. Raises ``AgentUnusable``."""
+        """The conversations for this directory, the newest first. Raises ``AgentUnusable``."""
+        ...
+
+
+@runtime_checkable
+class Reconstructs(Protocol):
+    """An agent whose lines in the history contain what it reported about itself."""
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        """The state in which the process that wrote ``lines``, the oldest first, has ended, as far as it lasts.
+        ``session_id``: the conversation; lines of others are ignored."""
         ...
 
 
@@ -351,3 +535,7 @@ class AgentUnusable(Exception):
 
 class AgentRefused(Exception):
     """The agent refused a mode or a model. The text is for people: the agent's own if it gave one."""
+
+
+class NotAtWork(AgentRefused):
+    """The agent has no turn at this moment into which a message could be sent."""

@@ -30,11 +30,14 @@ class Row:
         "hooks",
         "label",
         "name",
+        "oldest",
         "own_modes",
         "own_variables",
+        "places",
         "program",
         "proposes",
         "sees",
+        "tested",
         "title",
     )
 
@@ -45,6 +48,7 @@ class Row:
         label: str,
         *,
         program: str = "",
+        places: tuple[str, ...] = (),
         asks: bool = True,
         own_modes: bool = False,
         sees: bool = True,
@@ -54,6 +58,8 @@ class Row:
         proposes: bool = False,
         own_variables: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
+        oldest: tuple[int, ...] = (),
+        tested: tuple[int, ...] = (),
     ) -> None:
         self.name = name
         """In commands, settings, the client protocol and files."""
@@ -63,6 +69,8 @@ class Row:
         """For people, at the beginning of a sentence: "Claude wants to change …"."""
         self.program = program
         """Its program, as it is called on PATH. Empty: it needs none, so none can be named with ``--agent-path``."""
+        self.places = places
+        """Where its installers put it, with "~". A server that a service manager started often has a short PATH."""
         self.asks = asks
         """Whether it can ask people in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
@@ -82,6 +90,10 @@ class Row:
         that begin like this. No agent of the server gets them."""
         self.environment = environment or {}
         """Variables for every agent of the server, since one agent may start another."""
+        self.oldest = oldest
+        """The oldest version that works with Drawbridge. Empty: not known."""
+        self.tested = tested
+        """The newest version that the tests have run with; docs/agents.md names it too."""
 
 
 ROWS: Final = (
@@ -90,6 +102,7 @@ ROWS: Final = (
         "Claude Code",
         "Claude",
         program="claude",
+        places=("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude"),
         hooks=True,
         ask_mode=True,
         bridge=WEBSOCKET,
@@ -106,6 +119,8 @@ ROWS: Final = (
             "CLAUDE_CODE_ENTRYPOINT*",
         ),
         environment={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+        oldest=(2, 0, 0),
+        tested=(2, 1, 329),
     ),
     Row(
         "gemini",
@@ -117,12 +132,20 @@ ROWS: Final = (
         bridge=HTTP,
         proposes=True,
         own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),
+        oldest=(0, 31, 0),
+        tested=(0, 61, 0),
     ),
-    Row("codex", "Codex", "Codex", program="codex", asks=False, sees=False, hooks=True),
+    Row("codex", "Codex", "Codex", program="codex", asks=False, sees=False, hooks=True, tested=(0, 169, 0)),
     Row("demo", "The demo agent", "The demo agent"),
 )
 
 AGENTS: Final = {row.name: row for row in ROWS}
+
+
+def label(name: str) -> str:
+    """The agent's name at the beginning of a sentence, also of an agent without a row."""
+    row = AGENTS.get(name)
+    return row.label if row is not None else f"The {name} agent"
 
 
 def title(name: str) -> str:

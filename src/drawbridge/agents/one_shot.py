@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from drawbridge.agents.attached import text_of, with_paths
 from drawbridge.agents.base import (
     AgentLine,
     AgentRefused,
@@ -127,18 +128,19 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Attachments are sent as text before the prompt; other kinds are refused."""
-        self.turn_open = True
-        parts = []
+        """Texts are sent before the prompt. Other attachments are named by their paths, and refused if they are not stored."""
+        parts, stored = [], []
         for one in attachments:
-            name = one.name or "attachment"
-            try:
-                parts.append(f"{name}:\n\n{one.data.decode()}\n\n")
-            except UnicodeDecodeError:
-                self.turn_open = False
+            name, content = one.name or "attachment", text_of(one)
+            if content is not None:
+                parts.append(f"{name}:\n\n{content}\n\n")
+            elif one.path is not None:
+                stored.append(one)
+            else:
                 problem = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts no others. Nothing was sent."
                 return [TurnEnded(ok=False, error=valid(problem), code="VALIDATION_FAILED")]
-        self._out = valid("".join([*parts, text])).encode()
+        self.turn_open = True
+        self._out = with_paths("".join([*parts, text]), stored).encode()
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:

@@ -24,6 +24,7 @@ from drawbridge.agents.base import (
     Event,
     Output,
     Replied,
+    Steers,
 )
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
@@ -104,6 +105,18 @@ class Process(asyncio.SubprocessProtocol):
 
     async def set_model(self, model: str) -> None:
         await self._reply(self._conversation.set_model(model))
+
+    async def set_effort(self, effort: str) -> bool:
+        if not isinstance(self._conversation, Steers):
+            return False
+        await self._reply(self._conversation.set_effort(effort))
+        return True
+
+    def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
+        if not isinstance(self._conversation, Steers) or self._ended.is_set():
+            raise AgentRefused(f"{self._name} takes no message while it works")
+        self._conversation.steer(text, attachments, record)
+        self._flush()
 
     async def _reply(self, request_id: str) -> None:
         if self._ended.is_set():

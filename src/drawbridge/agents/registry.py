@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from drawbridge.agents import catalog
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import Agent
 from drawbridge.agents.command.driver import Command
+
+VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
+
+PACKAGE_DEPTH: Final = 4
+"""Directories above a program in which its package.json may be."""
+
+PACKAGE_BYTES: Final = 1_000_000
 
 
 class Named(Struct, frozen=True):
@@ -46,11 +58,58 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → its program, for those whose program is not on PATH. They can be installed while the server runs."""
+    """Agent → its program, for those whose program is not installed. They can be installed while the server runs."""
+    return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
+
+
+class Program(Struct, frozen=True):
+    """``path``: where an agent's program is, None if it is not installed. ``version``: as far as its files name it."""
+
+    path: str | None
+    version: str | None = None
+
+
+def programs(named: Named) -> dict[str, Program]:
+    """The programs of the agents that have one. Blocking, but it starts none."""
+    found = {}
+    for name, program in _programs(named).items():
+        path = _place(name, program)
+        found[name] = Program(path, version_of(path) if path is not None and name in catalog.AGENTS else None)
+    return found
+
+
+def version_of(path: str) -> str | None:
+    """The version of a program by its file's name, or by the npm package that contains it; None without either."""
+    real = Path(os.path.realpath(path))
+    if VERSION.fullmatch(real.name):
+        return real.name
+    for folder in list(real.parents)[:PACKAGE_DEPTH]:
+        try:
+            with (folder / "package.json").open("rb") as file:
+                version = msgspec.json.decode(file.read(PACKAGE_BYTES), type=_Package).version
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        return version if VERSION.fullmatch(version) else None
+    return None
+
+
+class _Package(Struct):
+    version: str
+
+
+def _programs(named: Named) -> dict[str, str]:
+    """Agent → its program as it is called."""
     paths = dict(_parts(given) for given in named.paths)
-    programs = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
-    programs |= {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
-    return {name: program for name, program in programs.items() if shutil.which(program) is None}
+    found = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
+    return found | {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
+
+
+def _place(name: str, program: str) -> str | None:
+    """Where the program of an agent is, as its driver finds it."""
+    row = catalog.AGENTS.get(name)
+    places = row.places if row is not None and program == row.program else ()
+    installed = (place for place in map(os.path.expanduser, places) if os.path.isfile(place))
+    return shutil.which(program) or next(installed, None)
 
 
 def problems(named: Named) -> list[str]:

@@ -6,11 +6,9 @@ import contextlib
 import html
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -18,6 +16,7 @@ from typing import Any, Final, NoReturn
 from websockets.sync.client import connect
 
 from drawbridge.agents import catalog
+from drawbridge.cli.own_server import own_server
 from drawbridge.core.errors import NoProgram
 from drawbridge.core.terminal_text import Terminal
 
@@ -41,7 +40,6 @@ def is_open(now: datetime) -> bool:
 PROMPT: Final = "Welcome me in README.md"
 
 ANSWER_SECONDS: Final = 10.0
-ENDING_SECONDS: Final = 20.0
 
 
 def run(agent: str, *, browse: bool) -> int:
@@ -53,7 +51,11 @@ def run(agent: str, *, browse: bool) -> int:
         directory.mkdir()
         for name, text in FILES.items():
             (directory / name).write_text(text)
-        with contextlib.suppress(KeyboardInterrupt), _server(Path(place) / "data", directory) as (server, ready):
+        arguments = ["--no-tls", "--data-dir", str(Path(place) / "data"), "--allow", str(directory)]
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            own_server(*arguments, failure="The demo did not start") as (server, ready),
+        ):
             token = Path(ready["token_file"]).read_text("ascii").strip()
             project = _begin(ready["url"], token, directory, agent)
             page = ready["url"].replace("ws://", "http://").removesuffix("ws")
@@ -67,30 +69,6 @@ def run(agent: str, *, browse: bool) -> int:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _server(data: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A server and its ready line. It is stopped, with all its agents, at the end of the block."""
-    arguments = ["--json", "--no-tls", "--port", "0", "--data-dir", str(data), "--allow", str(directory)]
-    command = [sys.executable, "-P", "-m", "drawbridge", "serve", *arguments, "--log-level", "warning"]
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if not line:
-            raise NoProgram("The demo did not start: the server's error is above.")
-        yield server, json.loads(line)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C has reached the server as well
-        if server.poll() is None:
-            server.terminate()
-        try:
-            server.wait(ENDING_SECONDS)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-        server.stdout.close()
 
 
 def _begin(url: str, token: str, directory: Path, agent: str) -> str:
@@ -108,6 +86,7 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
                     raise NoProgram(f"The demo did not start: {answer['data']['message']}")
                 return answer
 
+        ask("hello", client="drawbridge demo")  # the name beside the first prompt
         project: str = ask("project_create", path=str(directory), agent=agent)["project_id"]
         if not catalog.AGENTS[agent].program:  # a real one costs money: the person starts it
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})

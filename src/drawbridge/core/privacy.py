@@ -7,7 +7,9 @@ itself, or what the person sends on purpose.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import posixpath
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,5 +42,20 @@ class Privacy:
     def hides(self, path: str) -> bool:
         if not self._context:
             return True
-        name = posixpath.basename(path)
-        return any(fnmatch.fnmatchcase(path if "/" in pattern else name, pattern) for pattern in self._patterns)
+        names, paths = self._compiled
+        return names.match(posixpath.basename(path)) is not None or paths.match(path) is not None
+
+    def hides_in_any_case(self, path: str) -> bool:
+        """As ``hides``, and for many file systems ``.ENV`` is the same file as ``.env``."""
+        return self.hides(path) or self._folded.hides(path.casefold())
+
+    @functools.cached_property
+    def _folded(self) -> Privacy:
+        return Privacy([pattern.casefold() for pattern in self._patterns], context=self._context)
+
+    @functools.cached_property
+    def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """One expression for names and one for paths: the server checks a hundred thousand paths at once."""
+        names = [fnmatch.translate(pattern) for pattern in self._patterns if "/" not in pattern]
+        paths = [fnmatch.translate(pattern) for pattern in self._patterns if "/" in pattern]
+        return re.compile("|".join(names) or "(?!)"), re.compile("|".join(paths) or "(?!)")

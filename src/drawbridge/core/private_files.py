@@ -50,8 +50,9 @@ def _make_missing(path: str) -> None:
                 raise
 
 
-def write_private(path: str, data: bytes) -> None:
-    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
+def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
+    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part. ``synced``: it is
+    on the disk when this returns.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """
@@ -62,6 +63,8 @@ def write_private(path: str, data: bytes) -> None:
             view = memoryview(data)
             while view:
                 view = view[os.write(file, view) :]
+            if synced:
+                os.fsync(file)
         finally:
             os.close(file)
         os.replace(temporary, path)

@@ -1,4 +1,4 @@
-"""One way to run a program that may hang, flood its output or leave processes behind: bounded in time and size."""
+"""Runs a program that may hang, flood its output or leave processes behind: bounded in time, with asyncio in size too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -25,6 +26,35 @@ class Finished(NamedTuple):
     output: bytes
     dropped: int
     status: int | None
+
+
+class Ended(NamedTuple):
+    """``status``: as ``Popen.returncode``; None where the program was killed at the limit."""
+
+    status: int | None
+    output: bytes
+    errors: bytes
+
+
+def run_blocking(command: Sequence[str], *, seconds: float, input: bytes = b"") -> Ended:
+    """Runs ``command`` until it and its output end, for at most ``seconds``, then kills its process group. Raises
+    ``OSError``."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(input, timeout=seconds)
+            return Ended(process.returncode, output, errors)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=REST_SECONDS)
+            return Ended(None, b"", b"")
 
 
 async def run(

@@ -37,6 +37,7 @@ from drawbridge.editors.port import (
     Overwritten,
     Proposal,
     Rejected,
+    Review,
     Selection,
     Tab,
 )
@@ -167,6 +168,9 @@ class Folder:
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent runs in a terminal here. Nothing was typed.")
+
+    async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
+        """A folder asks for no review."""
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):

@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from drawbridge import text
 from drawbridge.core import plugin
 from drawbridge.core.errors import DrawbridgeError, Refused, UnusableFile
@@ -36,6 +38,13 @@ from drawbridge.editors.port import (
     Overwritten,
     Position,
     Range,
+    Review,
+    ReviewCommented,
+    ReviewCommentRemoved,
+    ReviewDecided,
+    ReviewOutdated,
+    ReviewSubmitted,
+    ReviewWanted,
     Selection,
     SelectionChanged,
     Severity,
@@ -55,7 +64,7 @@ return require('drawbridge.link').REVISION
 """
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
-REVISION: Final = 3
+REVISION: Final = 4
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
@@ -193,6 +202,9 @@ class Neovim:
         found: Overwritten | None = await self._ask("overwritten", path=path)
         return found
 
+    async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
+        await self._ask("show_review", review=msgspec.to_builtins(review), wanted=is_wanted)
+
     async def notify(self, message: str, level: Level = "info") -> None:
         await self._ask("tell", message=message, level=level)
 
@@ -235,6 +247,24 @@ class Neovim:
             self._listener(TerminalsChanged(tuple(payload["pids"])))
         elif event == "folders":
             self._listener(FoldersChanged(tuple(payload["folders"])))
+        elif event == "review_wanted":
+            self._listener(ReviewWanted(payload["folder"], payload["path"]))
+        elif event == "review_outdated":
+            self._listener(ReviewOutdated())
+        elif event == "review_decided":
+            self._listener(
+                ReviewDecided(payload["decision"], payload["version"], payload.get("hunk"), payload.get("file"))
+            )
+        elif event == "review_commented":
+            self._listener(
+                ReviewCommented(
+                    payload["file"], payload["line"], payload["end_line"], payload["quote"], payload["text"]
+                )
+            )
+        elif event == "review_comment_removed":
+            self._listener(ReviewCommentRemoved(payload["comment"]))
+        elif event == "review_submitted":
+            self._listener(ReviewSubmitted(payload["drafts"], payload["text"]))
         elif (decided := self._reviews.heard(event, payload)) is not None:
             self._listener(decided)
 

@@ -32,18 +32,18 @@ PAIRED_LINES: Final = 50
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
+    if (
+        max(len(proposal.old_text), len(proposal.new_text)) > DIFF_CHARACTERS
+        or max(len(old_lines), len(new_lines)) > DIFF_LINES
+        or len(proposal.hunks) > DIFF_HUNKS
+    ):
+        return False
     changed = [
         line
-        for hunk in proposal.hunks[: DIFF_HUNKS + 1]
+        for hunk in proposal.hunks
         for line in (*old_lines[hunk.old_start : hunk.old_end], *new_lines[hunk.new_start : hunk.new_end])
     ]
-    return (
-        max(len(proposal.old_text), len(proposal.new_text)) <= DIFF_CHARACTERS
-        and max(len(old_lines), len(new_lines)) <= DIFF_LINES
-        and len(proposal.hunks) <= DIFF_HUNKS
-        and len(changed) <= DIFF_CHANGED_LINES
-        and sum(map(len, changed)) <= DIFF_CHANGED_CHARACTERS
-    )
+    return len(changed) <= DIFF_CHANGED_LINES and sum(map(len, changed)) <= DIFF_CHANGED_CHARACTERS
 
 
 def portions(

@@ -41,6 +41,8 @@ class Session(asyncio.Protocol):
         self._reader: asyncio.BaseTransport | None = None
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._gone = False
+        self.call_seconds: float | None = None
+        """The timeout of its calls instead of ``CALL_SECONDS``."""
         self.on_notification: OnNotification = lambda method, params: None
         self.on_gone: Callable[[], None] = lambda: None
 
@@ -59,7 +61,7 @@ class Session(asyncio.Protocol):
         answer = self._pending[id] = asyncio.get_running_loop().create_future()
         try:
             self._send(data)
-            async with asyncio.timeout(CALL_SECONDS):
+            async with asyncio.timeout(self.call_seconds or CALL_SECONDS):
                 return await answer
         except TimeoutError:
             raise EditorHung(HUNG) from None

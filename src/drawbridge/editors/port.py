@@ -146,6 +146,68 @@ class Proposal(Struct, frozen=True):
         return replace(self, lines=None)
 
 
+class ReviewedHunk(Struct, frozen=True):
+    """A change in the review of runs that nobody has decided.
+
+    ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows it. ``removed`` and
+    ``added`` are texts with their line ends. ``words``: what is not in these lines, empty if there is nothing to add.
+    ``text``: the change in one short line.
+    """
+
+    id: str
+    row: int
+    removed: str
+    added: str
+    words: str
+    text: str
+
+
+class ReviewedFile(Struct, frozen=True):
+    """A file with such changes. ``path`` is absolute; ``name`` is what decisions about the whole file name; ``shown`` is that
+    name as harmless text.
+
+    ``has_lines``: the lines of a buffer with this file are those that the hunks are about, which are not those of a link.
+    ``was_deleted``: it does not exist now. ``text``: the change in one short line, of a file without hunks.
+    """
+
+    path: str
+    name: str
+    shown: str
+    hunks: tuple[ReviewedHunk, ...]
+    has_lines: bool = True
+    was_deleted: bool = False
+    text: str = ""
+
+
+class ReviewedComment(Struct, frozen=True):
+    """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
+
+    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: they are in the file as it is now. ``text``: the comment
+    with its author, in one line. ``is_draft``: it was not sent; ``is_waiting``: it was, and the agent has not received it.
+    """
+
+    id: str
+    path: str
+    shown: str
+    first: int
+    last: int
+    has_place: bool
+    text: str
+    is_draft: bool
+    is_waiting: bool = False
+
+
+class Review(Struct, frozen=True):
+    """What runs have changed and nobody has decided. ``version`` changes with anything in ``files``. ``title``: its numbers.
+    ``drafts`` changes with any comment that is a draft."""
+
+    version: str
+    title: str
+    files: tuple[ReviewedFile, ...]
+    comments: tuple[ReviewedComment, ...] = ()
+    drafts: str = ""
+
+
 class Accepted(Struct, frozen=True, tag=True):
     """The person wants exactly ``text`` written: the proposal, as it was or edited."""
 
@@ -194,6 +256,55 @@ class TerminalsChanged(Struct, frozen=True):
     pids: tuple[int, ...]
 
 
+class ReviewWanted(Struct, frozen=True):
+    """The person wants to see what runs have changed in the directory ``folder``, or where the file ``path`` is (empty
+    without a file)."""
+
+    folder: str
+    path: str
+
+
+class ReviewOutdated(Struct, frozen=True):
+    """The person has saved a file of the review that is shown."""
+
+
+class ReviewDecided(Struct, frozen=True):
+    """The person has decided a hunk (by its id), or a whole file (by its name), of this ``version`` of the review."""
+
+    decision: Literal["keep", "undo"]
+    version: str
+    hunk: str | None = None
+    file: str | None = None
+
+
+class ReviewCommented(Struct, frozen=True):
+    """The person has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name), which are ``quote``."""
+
+    file: str
+    line: int
+    end_line: int
+    quote: str
+    text: str
+
+
+class ReviewCommentRemoved(Struct, frozen=True):
+    """The person has removed a draft."""
+
+    comment: str
+
+
+class ReviewSubmitted(Struct, frozen=True):
+    """The person sends the drafts of this version to the agent. ``text``: what the prompt begins with."""
+
+    drafts: str
+    text: str
+
+
+ReviewEvent: TypeAlias = (
+    ReviewWanted | ReviewOutdated | ReviewDecided | ReviewCommented | ReviewCommentRemoved | ReviewSubmitted
+)
+
+
 class Decided(Struct, frozen=True):
     """The person has decided the proposal ``proposal_id`` in this editor. Sent at most once for each; its view is closed."""
 
@@ -205,7 +316,7 @@ class Gone(Struct, frozen=True):
     """The editor ended or its connection broke. The last event."""
 
 
-EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | Gone
+EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | ReviewEvent | Gone
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
@@ -300,6 +411,11 @@ class Editor(Protocol):
         Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the terminal no
         longer exists, shows no prompt, or the person has begun to type in it.
         """
+        ...
+
+    async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
+        """Shows the review in the place of the former one, and the files that it is about as they are on disk, except those
+        with unsaved changes. None: no review is shown any more. ``is_wanted``: the person has asked for it."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:

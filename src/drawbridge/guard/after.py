@@ -31,11 +31,14 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapp
     reported once.
     """
     copies = _copies(environ)
-    backups = {"backups": copies} if copies else {}
+    common: dict[str, Any] = {"backups": copies} if copies else {}
+    if call.event == calls.CHANGED:
+        # This event can't inform the agent, and may come before the end of the command that changed the file.
+        common["watched"] = True
     left: list[UnsavedFile] = []
     replaced = False
     for where in [{"file_path": path} for path in call.paths] if call.kind == calls.EDIT else [{}]:
-        answers = ask.ask(sockets, "refresh_buffer", where | backups, settings["deadline"], REFRESH_TIMEOUT)
+        answers = ask.ask(sockets, "refresh_buffer", where | common, settings["deadline"], REFRESH_TIMEOUT)
         replaced = replaced or any(entries(found, "reloaded") for found in answers)
         left += [UnsavedFile(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
         # An editor that hangs costs the deadline only once.
@@ -73,6 +76,8 @@ def _about_unsaved(
         name, problem = base_names([one.name]), one.file.get("reason")
         if problem:
             state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, not shown: {problem}")
+            if one.file.get("notified") and not edited:
+                continue
             notify([one.socket], f"{name} changed on disk{who} and can't be shown here: {problem}")
             continue
         why = merging.finish(call, one, environ) if merges else ""
@@ -86,7 +91,8 @@ def _about_unsaved(
         reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
         said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
-        notify([one.socket], f"{said}; your text was not touched")
+        if edited or not one.file.get("notified"):
+            notify([one.socket], f"{said}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "

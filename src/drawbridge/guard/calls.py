@@ -76,12 +76,18 @@ FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
 
+WRITES = (EDIT, SHELL)
+"""Before these, the server completes its checkpoint of the files."""
+
+
 class Unusable(Exception):
     """This agent does not send such input; the text gives the reason."""
 
 
 class Call:
-    """One call of the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload."""
+    """One call of the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
+    ``handed``: what people have left with an agent server for the model.
+    """
 
     __slots__ = (
         "agent",
@@ -90,6 +96,7 @@ class Call:
         "dialect",
         "event",
         "event_name",
+        "handed",
         "input",
         "kind",
         "paths",
@@ -105,7 +112,7 @@ class Call:
         self.input = payload
         self.cwd = _directory(payload.get("cwd"))
         self.session = _text(payload.get("session_id"))
-        self.kind = self.tool = self.command = ""
+        self.kind = self.tool = self.command = self.handed = ""
         self.paths: list[str] = []
 
 
@@ -224,8 +231,12 @@ def _without_surrogates(text: str) -> str:
 
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
-    """No decision, but ``context`` for the model, and files for the agent to ``watch`` if it can."""
+    """No decision, but ``context`` for the model, after what was ``handed`` over, and files for the agent to ``watch`` if it
+    can."""
     specific: dict[str, Any] = {"hookEventName": call.event_name}
+    if call.handed:
+        has_room = context and len(call.handed) + len(context) < LONGEST_CONTEXT
+        context = f"{call.handed}\n\n{context}" if has_room else call.handed
     if context and call.event not in call.dialect.NO_CONTEXT:
         specific["additionalContext"] = _without_surrogates(context)
     if watch is not None and call.dialect.WATCHES:
@@ -234,6 +245,9 @@ def add_context(call: "Call", context: str = "", watch: "list[str] | None" = Non
 
 
 NO_OPINION = b"{}"
+
+LONGEST_CONTEXT = 9_900
+"""Characters; Claude Code moves more than 10,000 to a file, of which the model reads the beginning."""
 
 
 def _bytes(answer: "dict[str, Any]") -> bytes:

@@ -79,14 +79,17 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         if len(data) > LARGEST_INPUT:
             raise calls.Unusable(f"more than {LARGEST_INPUT} bytes")
         call = calls.parse(data, settings["agent"])
-        if call.dialect.session and call.event in calls.FOR_SERVER and (servers := find.servers(environ)):
+        for_server = call.event in calls.FOR_SERVER or (call.event == calls.BEFORE and call.kind in calls.WRITES)
+        if call.dialect.session and for_server and (servers := find.servers(environ)):
             from drawbridge.guard import report
 
             if decision := report.to_server(call, servers, settings, environ):
                 return decision
-        return _answer(call, settings, environ)
+        answered = _answer(call, settings, environ)
     except Exception as error:
-        return _failed(data, call, error, settings, environ)
+        answered = _failed(data, call, error, settings, environ)
+    # The server counts what it has handed over as received, whatever else there is to answer.
+    return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
 
 
 def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:

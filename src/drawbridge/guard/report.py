@@ -1,6 +1,7 @@
 """Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on approvals.
 
-Nothing happens unless a server listens. Only a permission request waits for an answer. While one of the main agent waits, the
+Nothing happens unless a server listens. A permission request waits for an answer, and a tool that may write for the checkpoint
+of the files as they are before it, which is usually there. While a request of the main agent waits, the
 CLI's own dialog stays usable and the first decision counts; while one of a subagent waits, the terminal shows no dialog, so
 that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent again to the next one, with the same
 id. ``protocols.local_ipc`` has the format of the lines.
@@ -34,6 +35,24 @@ SUBAGENT_SECONDS = 60.0
 """The longest wait for the decision on a subagent's request, since its dialog appears only after the hook has ended. The
 server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
+HANDOVER_SECONDS = 1.0
+"""The longest wait for what people have left with the server for the agent. A server that hangs still has it then."""
+
+HANDS_OVER = (calls.STOP, calls.PROMPT)
+"""The events whose answers can contain it."""
+
+WAITING = ".waiting"
+"""The ending of a file beside the server's socket. It is named after the session for which something waits there, so that
+no other hook waits for an answer."""
+
+CHECKPOINT_SECONDS = 6.0
+"""The longest wait before a tool that may write. The server ends it as soon as it has the state of the files, and after 5 s in
+any case."""
+
+REPLY_SECONDS = 1.0
+"""Seconds in which the server has to report that the state of the files is not known yet, or to close the connection; with
+neither, it hangs, and is not waited for."""
+
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
@@ -44,7 +63,7 @@ STANDARD_OUTPUT = 1
 
 
 def to_server(
-    call: "calls.Call", servers: "Iterable[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
+    call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> "bytes | None":
     """A person's decision in the agent's format; None if there is none, and the guard continues. Never raises."""
     process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
@@ -52,6 +71,9 @@ def to_server(
         return None
     try:
         connected = _connect(servers)
+        if connected is not None and call.event in HANDS_OVER and _is_waiting(call, servers):
+            call.handed = _take(connected, _line(call, process | {"takes": True}))
+            return None
         decision = _decision(connected, call, process, environ) if connected is not None else None
     except TimeoutError:
         return None  # it hangs
@@ -68,6 +90,8 @@ def _decision(
 ) -> "Any":
     """The decision for the agent, None without one. After the loss of a server the request is sent to the next one."""
     line, waits = _line(call, process), call.event == calls.ASKS
+    if call.event == calls.BEFORE:
+        return _await_checkpoint(connected, line)
     parent, pause = posix.getppid(), FIRST_PAUSE
     until = monotonic() + SUBAGENT_SECONDS if call.input.get("agent_id") else None
     answered = _exchange(connected, line, until, waits=waits)
@@ -82,6 +106,39 @@ def _decision(
             continue  # it has already ended, or is not ready yet
     answer = json_text.parse(answered) if answered else None
     return answer.get("decision") if isinstance(answer, dict) else None
+
+
+def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
+    """Whether a server has something for this session."""
+    place = servers[0].rpartition("/")[0]
+    return bool(call.session) and posix.access(f"{place}/{call.session}{WAITING}", posix.F_OK)
+
+
+def _take(connected: "socket", line: bytes) -> str:
+    """What the server hands over, "" for nothing. The server learns that it was received: otherwise it keeps it."""
+    try:
+        connected.sendall(line)
+        answered = _wait(connected, monotonic() + HANDOVER_SECONDS)
+        found = json_text.parse(answered) if answered else None
+        handed = found.get("context") if isinstance(found, dict) else None
+        if not isinstance(handed, str) or not handed:
+            return ""
+        connected.sendall(b"\n")
+        return handed
+    except OSError:
+        return ""  # the server has ended, and has not learned it
+    finally:
+        connected.close()
+
+
+def _await_checkpoint(connected: "socket", line: bytes) -> None:
+    """Returns when the server has closed the connection, or does not need to be waited for."""
+    try:
+        connected.sendall(line)
+        if _wait(connected, monotonic() + REPLY_SECONDS):
+            _wait(connected, monotonic() + CHECKPOINT_SECONDS)
+    finally:
+        connected.close()
 
 
 def _exchange(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
@@ -108,11 +165,12 @@ def _connect(servers: "Iterable[str]") -> "socket | None":
 
 
 def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
-    payload = {name: value for name, value in call.input.items() if name not in OMITTED}
-    said = {"type": "hook", "pid": posix.getppid(), **process, "payload": payload}
+    omitted = (*OMITTED, "tool_input") if call.event == calls.BEFORE else OMITTED
+    payload = {name: value for name, value in call.input.items() if name not in omitted}
+    line = {"type": "hook", "agent": call.agent, "pid": posix.getppid(), **process, "payload": payload}
     if call.event == calls.ASKS:
-        said["question"] = posix.urandom(16).hex()
-    return json_text.dump(said).encode() + b"\n"
+        line["question"] = posix.urandom(16).hex()
+    return json_text.dump(line).encode() + b"\n"
 
 
 def _wait(connected: "socket", until: "float | None") -> "bytes | None":

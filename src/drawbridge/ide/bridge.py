@@ -23,9 +23,16 @@ from drawbridge.editors.port import (
     Gone,
     Level,
     Mentioned,
+    ReviewCommented,
+    ReviewCommentRemoved,
+    ReviewDecided,
+    ReviewOutdated,
+    ReviewSubmitted,
+    ReviewWanted,
     SelectionChanged,
     TerminalsChanged,
 )
+from drawbridge.ide.changes import Changes
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.discovery import lock_directory, shares_a_folder
@@ -124,11 +131,13 @@ class Bridge:
                 tuple(self.workspace.folders) if folders_offered else (),
                 tuple(self.claude.pids),
                 self._terminals,
+                reviews=True,
             ),
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
         )
         self.reviews.arbiter = self._server_link
+        self._changes = Changes(editor, self._server_link)
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
@@ -153,6 +162,7 @@ class Bridge:
 
     async def close(self) -> None:
         await self._tasks.close()
+        await self._changes.close()
         await self._context.close()
         await self.claude.close()
         await self.gemini.close()
@@ -178,6 +188,10 @@ class Bridge:
                 self._server_link.changed()
             case Decided():
                 self.reviews.decided(event)
+            case ReviewWanted() | ReviewOutdated() | ReviewDecided():
+                self._changes.on_event(event)
+            case ReviewCommented() | ReviewCommentRemoved() | ReviewSubmitted():
+                self._changes.on_event(event)
             case Gone():
                 self._stop.set()
 

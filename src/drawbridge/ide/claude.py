@@ -25,6 +25,9 @@ from drawbridge.protocols.gate import BAD_TOKEN, LOOPBACK_HOSTS, Gate, Head, Ref
 from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
+PROBE_HEADER: Final = "x-drawbridge-probe"
+"""A client that sends it tests the connection (``drawbridge doctor``), and replaces no other."""
+
 SUBPROTOCOL: Final = "mcp"
 """Must be confirmed when offered: the real CLI closes the socket otherwise (2.1.81)."""
 
@@ -94,7 +97,7 @@ class ClaudeClients:
             websocket.limit_unfinished(0)
             websocket.close(1008, "Unauthorized")
             return _Unauthorized()
-        if self._single_client:
+        if self._single_client and head.one(PROBE_HEADER) is None:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
                 other.closed(1000)  # at once, so that the next event of the editor goes to the new client

@@ -155,7 +155,15 @@ class GeminiFile:
 
 def sweep(directory: str) -> list[str]:
     """Removes the files of bridges whose process has ended *and* whose port is closed. Returns the paths."""
-    swept = []
+    swept = left_behind(directory)
+    for path in swept:
+        remove_quietly(path)
+    return swept
+
+
+def left_behind(directory: str) -> list[str]:
+    """The files that ``sweep`` removes; a link comes after the file that it leads to."""
+    found: list[str] = []
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -164,18 +172,17 @@ def sweep(directory: str) -> list[str]:
         path = os.path.join(directory, name)
         named = LOCK_NAME.fullmatch(name) or GEMINI_NAME.fullmatch(name)
         if LINK_NAME.fullmatch(name) and os.path.islink(path):
-            left_behind = _target(path) in swept
+            ended = _target(path) in found
         elif named or LINK_NAME.fullmatch(name):
             registration = _registration_in(path, int(named[1]) if named else None)
-            left_behind = (
+            ended = (
                 registration is not None and not process_alive(registration.pid) and not port_open(registration.port)
             )
         else:
             continue
-        if left_behind:
-            remove_quietly(path)
-            swept.append(path)
-    return swept
+        if ended:
+            found.append(path)
+    return found
 
 
 def shares_a_folder(directory: str, own_port: int, folders: Sequence[str], ide_name: str) -> bool:

@@ -93,6 +93,7 @@ class GeminiSessions:
         self._state = gemini_notices.encode(Context().notice())
         self._tasks = BackgroundTasks(logger)
         self._housekeeping: asyncio.Task[None] | None = None
+        self._kept_alive = 0.0
         self.on_change: Callable[[], None] = lambda: None
 
     @property
@@ -247,23 +248,25 @@ class GeminiSessions:
         session.end(reject=reject)
 
     def _start_housekeeping(self) -> None:
-        if self._housekeeping is None or self._housekeeping.done():
-            self._housekeeping = self._tasks.start(self._tidy(), "ending sessions whose CLI has gone")
+        if self._housekeeping is None:
+            self._kept_alive = time.monotonic()
+            what = "ending sessions whose CLI has gone"
+            self._housekeeping = self._tasks.repeat(self._tidy, HOUSEKEEPING_SECONDS, what)
 
     async def _tidy(self) -> None:
-        """Runs while there is a session or a watcher."""
-        kept_alive = time.monotonic()
-        while self._sessions or self._watchers:
-            await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            now = time.monotonic()
-            for session in list(self._sessions.values()):
-                if session.is_gone(now):
-                    self._end(session)
-            self._watchers = {watcher for watcher in self._watchers if watcher.has_reader}
-            if now - kept_alive > KEEP_ALIVE_SECONDS:
-                kept_alive = now
-                for stream in self._streams():
-                    stream.keep_alive()
+        """One round. There is another one as long as there is a session or a watcher."""
+        now = time.monotonic()
+        for session in list(self._sessions.values()):
+            if session.is_gone(now):
+                self._end(session)
+        self._watchers = {watcher for watcher in self._watchers if watcher.has_reader}
+        if now - self._kept_alive > KEEP_ALIVE_SECONDS:
+            self._kept_alive = now
+            for stream in self._streams():
+                stream.keep_alive()
+        if self._housekeeping is not None and not self._sessions and not self._watchers:
+            self._housekeeping.cancel()
+            self._housekeeping = None
 
 
 def _accepts(head: Head, *types: str) -> bool:

@@ -23,6 +23,10 @@ class BridgeApp:
         self.opened = claude.opened
         self.requested = gemini.requested
 
+    def compresses(self, head: Head) -> bool:
+        """Agents are on this machine."""
+        return False
+
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
         refusal = self._claude.admit(head) if upgrade else self._gemini.admit(head)
         if refusal is None and (catalog.WEBSOCKET if upgrade else catalog.HTTP) not in self._served:

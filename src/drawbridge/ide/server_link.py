@@ -1,7 +1,8 @@
 """The bridge's connection to the agent server on this machine, where one runs.
 
-The editor shows what other agents propose, and the server's clients can decide what the bridge's own agents propose. Without
-a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone decides.
+The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's own
+agents propose. Without a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone
+decides about proposals.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Final
+from typing import Any, Final
 
-from drawbridge.core.errors import DrawbridgeError
+import msgspec
+
+from drawbridge.core.errors import DrawbridgeError, Refused
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import Accepted, Rejected
 from drawbridge.ide.draft import Draft
@@ -28,7 +31,27 @@ LOOK_SECONDS: Final = 2.0
 ACK_SECONDS: Final = 1.0
 """The time that the server has to acknowledge the editor's decision; after it the decision counts."""
 
+WELCOME_SECONDS: Final = 5.0
+"""The time that a server has to welcome a bridge that shows reviews; an earlier version never does."""
+
+REVIEW_SECONDS: Final = 60.0
+"""The longest wait for the answer about a review: git looks at all files of a directory."""
+
+NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
+EARLIER: Final = "The agent server is an earlier version, which shows no reviews in editors. Update and restart it."
+NO_ANSWER: Final = "The agent server has not answered in time. Run :DrawbridgeChanges to see what is left to decide."
+LOST: Final = "The connection to the agent server has ended. Run :DrawbridgeChanges to see what is left to decide."
+
 logger = logging.getLogger("drawbridge.server_link")
+
+
+class ReviewRefused(Refused):
+    """The server's reason, as an error of the client protocol."""
+
+    def __init__(self, reason: str, text: str, details: Any) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.details: dict[str, Any] = details if isinstance(details, dict) else {}
 
 
 class ServerLink:
@@ -53,6 +76,11 @@ class ServerLink:
         self._open: dict[str, wire.Proposed] = {}
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
         self._offered: set[str] = set()
+        self._welcome = asyncio.Event()
+        """Set while a server is connected that knows requests about reviews."""
+        self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
+        self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
+        """A review has changed; None: it may have, since a server is connected again."""
 
     async def run(self) -> None:
         """Connects to the newest server, and reconnects; runs until it is cancelled."""
@@ -119,6 +147,46 @@ class ServerLink:
         if self._open.pop(id, None) is not None:
             self._send(wire.ProposalClosed(id, settled))
 
+    # Reviews.
+
+    async def review(self, *, project: str = "", folder: str = "", path: str = "") -> wire.ReviewAnswer:
+        """As ``wire.ReviewRequest``. Raises ``ReviewRefused``, or ``Refused`` if there is no server that answers."""
+        return await self._request(wire.ReviewRequest(uuid.uuid4().hex, project, folder, path))
+
+    async def change_review(
+        self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
+    ) -> wire.ReviewAnswer:
+        """The review after that. Raises ``ReviewRefused``, or ``Refused`` if there is no server that answers."""
+        return await self._request(line)
+
+    async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
+        await self._welcomed()
+        answer: asyncio.Future[wire.ReviewAnswer] = asyncio.get_running_loop().create_future()
+        self._requests[line.id] = answer
+        self._send(line)
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS):
+                found = await answer
+        except TimeoutError:
+            raise Refused(NO_ANSWER) from None
+        finally:
+            del self._requests[line.id]
+        if found.code:
+            raise ReviewRefused(found.code, found.text, msgspec.json.decode(found.details))
+        return found
+
+    async def _welcomed(self) -> None:
+        """Waits for a server that is there, since the bridge may have been started a moment ago."""
+        if self._welcome.is_set():
+            return
+        if self._writer is None and not await asyncio.to_thread(private_socket.addresses):
+            raise Refused(NO_SERVER)
+        try:
+            async with asyncio.timeout(WELCOME_SECONDS):
+                await self._welcome.wait()
+        except TimeoutError:
+            raise Refused(NO_SERVER if self._writer is None else EARLIER) from None
+
     # The server.
 
     async def _serve(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,6 +227,10 @@ class ServerLink:
         if self._writer is not None:
             self._writer.close()
         self._writer = None
+        self._welcome.clear()
+        for answer in self._requests.values():
+            if not answer.done():
+                answer.set_exception(Refused(LOST))
         for first in self._unacknowledged.values():
             if not first.done():
                 first.set_result(True)
@@ -188,6 +260,15 @@ class ServerLink:
                 tasks.start(
                     self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )
+            case wire.Welcome():
+                self._welcome.set()
+                self.on_review_changed(None)
+            case wire.ReviewChanged():
+                self.on_review_changed(message)
+            case wire.ReviewAnswer():
+                answer = self._requests.get(message.id)
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
             case wire.DecisionAck(id, won):
                 first = self._unacknowledged.get(id)
                 if first is not None and not first.done():

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from drawbridge.agents import catalog
 from drawbridge.core.private_files import port_open, process_alive
+from drawbridge.ide import discovery
 from drawbridge.ide.discovery import GEMINI_NAME, LOCK_NAME, gemini_directory, lock_directory
-from drawbridge.ide.discovery import sweep as sweep_directory
 
 LARGEST: Final = 65_536
 
@@ -21,7 +21,7 @@ class Bridge:
     """One port, and the discovery files that name it: at most one for each agent.
 
     ``ours``: Drawbridge's; others are never removed. ``pid``: the editor's; ``drawbridge_pid``: the bridge's; 0: not reported.
-    ``state`` "stale": no process listens on the port any more.
+    ``state`` "stale": its process has ended, or nothing listens on the port any more.
     """
 
     port: int
@@ -45,14 +45,19 @@ def inspect(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
     """All bridges, the running ones first."""
     by_port: dict[int, list[tuple[str, str, dict[str, Any] | None]]] = {}
     for agent, path, port in _discovery_files(environ):
-        by_port.setdefault(port, []).append((agent, path, _content(path)))
+        by_port.setdefault(port, []).append((agent, path, content(path)))
     bridges = [_bridge(port, files) for port, files in by_port.items()]
     return sorted(bridges, key=lambda bridge: (bridge.state != "live", not bridge.ours, bridge.port))
 
 
 def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
     """Removes the files of Drawbridge's bridges that have ended. Returns their paths."""
-    return sweep_directory(lock_directory(environ)) + sweep_directory(gemini_directory(environ))
+    return discovery.sweep(lock_directory(environ)) + discovery.sweep(gemini_directory(environ))
+
+
+def left_behind(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """What ``sweep`` would remove."""
+    return discovery.left_behind(lock_directory(environ)) + discovery.left_behind(gemini_directory(environ))
 
 
 def _discovery_files(environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
@@ -77,7 +82,8 @@ def _bridge(port: int, files: list[tuple[str, str, dict[str, Any] | None]]) -> B
     names = claude.get("workspaceFolders") or str(gemini.get("workspacePath") or "").split(os.pathsep)
     shown = gemini.get("ideInfo")
     ide = claude.get("ideName") or (shown.get("displayName") if isinstance(shown, dict) else None)
-    alive = port < 65_536 and port_open(port) and (not pid or process_alive(pid))
+    # Another program may listen on the port of a bridge that has ended.
+    alive = port < 65_536 and port_open(port) and all(process_alive(one) for one in (pid, ours) if one)
     return Bridge(
         port=port,
         state="unreadable" if not contents else "live" if alive else "stale",
@@ -103,10 +109,11 @@ def _is_mine(path: str) -> bool:
         return False
 
 
-def _content(path: str) -> dict[str, Any] | None:
+def content(path: str) -> dict[str, Any] | None:
+    """What is in a discovery file; None if it is not a JSON object that can be read."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            content = json.loads(file.read(LARGEST))
+            found = json.loads(file.read(LARGEST))
     except (OSError, ValueError, RecursionError):
         return None
-    return content if isinstance(content, dict) else None
+    return found if isinstance(found, dict) else None

@@ -6,15 +6,16 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from drawbridge.agents.hook_settings import AgentHooks, Scope, value_at
+from drawbridge.agents.hook_settings import AgentHooks, Scope, Switch, value_at
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.subprocesses import run_blocking
 from drawbridge.setup import hooks, installed
 from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.jsonc import Document
@@ -55,13 +56,22 @@ class Permissions:
 
 def inspect(directory: str) -> list[Guard]:
     """One entry for each settings file that contains the guard or can't be read, and one for each agent without any."""
-    found = []
-    for agent in AGENTS.values():
-        files = _settings_files(agent, directory)
-        off = next(_switches(agent, files), "")
-        guards = [_guard(agent, file, off, directory) for file in files if file.scope != "managed"]
-        found += [guard for guard in guards if guard.state != "absent"] or guards[:1]
-    return found
+    return [guard for agent in AGENTS.values() for guard in of_agent(agent, directory)]
+
+
+def of_agent(agent: AgentHooks, directory: str, *, call: bool = True) -> list[Guard]:
+    """The entries of one agent. Without ``call``, "works" means only that no file of the guard is gone."""
+    files = _settings_files(agent, directory)
+    off = next((f"{switch.name} in {switch.path}" for switch in _switches(agent, files)), "")
+    usable = [file for file in files if file.scope != "managed"]
+    with ThreadPoolExecutor() as pool:
+        guards = list(pool.map(lambda file: _guard(agent, file, off, directory, call=call), usable))
+    return [guard for guard in guards if guard.state != "absent"] or guards[:1]
+
+
+def switches(agent: AgentHooks, directory: str) -> list[Switch]:
+    """The settings that switch all of the agent's hooks off in the directory."""
+    return list(_switches(agent, _settings_files(agent, directory)))
 
 
 ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if agent.ask_mode}
@@ -91,13 +101,13 @@ def _settings_files(agent: AgentHooks, directory: str) -> list[_File]:
     return [_File(scope, path, _read(path, agent)) for path, scope in places.items()]
 
 
-def _switches(agent: AgentHooks, files: Iterable[_File]) -> Iterator[str]:
+def _switches(agent: AgentHooks, files: Iterable[_File]) -> Iterator[Switch]:
     """The settings that switch all hooks off, in any of the files."""
     for file in files:
-        yield from (f"{switch.name} in {switch.path}" for switch in agent.switches(file.path, file.content))
+        yield from agent.switches(file.path, file.content)
 
 
-def _guard(agent: AgentHooks, file: _File, off: str, directory: str) -> Guard:
+def _guard(agent: AgentHooks, file: _File, off: str, directory: str, *, call: bool) -> Guard:
     def guard(state: State, words: list[str], problem: str = "", milliseconds: float = 0) -> Guard:
         return Guard(agent.name, file.scope, str(file.path), state, words, events, problem, milliseconds)
 
@@ -110,7 +120,8 @@ def _guard(agent: AgentHooks, file: _File, off: str, directory: str) -> Guard:
     if off:
         return guard("off", handlers[0][1], f"{off} switches all hooks off")
     for words in {tuple(words): words for _, words in handlers}.values():
-        problem, milliseconds = _tried(agent, words, directory if file.scope == "project" else None)
+        project = directory if file.scope == "project" else None
+        problem, milliseconds = _tried(agent, words, project) if call else (missing(words), 0)
         if problem:
             return guard("broken", words, problem)
     lacking = [event for event in agent.events if event not in events]
@@ -148,37 +159,34 @@ def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]
 
 def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[str, float]:
     """The problem with the command ("" for none), and the milliseconds that it took to answer."""
-    if missing := _missing(words):
-        return missing, 0
+    if gone := missing(words):
+        return gone, 0
     if project is not None and not _is_setups_own(agent.name, words, project):
         return "", 0  # a project's own command, which may do anything, is not run here
     event, tool, given = agent.sample
-    call = {"session_id": "drawbridge-info", "transcript_path": "", "cwd": "/", "hook_event_name": event}
+    sample = {"session_id": "drawbridge-info", "transcript_path": "", "cwd": "/", "hook_event_name": event}
     began = time.monotonic()
+    given_to_it = json.dumps(sample | {"tool_name": tool, "tool_input": given}).encode()
     try:
-        ended = subprocess.run(
-            words,
-            input=json.dumps(call | {"tool_name": tool, "tool_input": given}).encode(),
-            capture_output=True,
-            timeout=RUN_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"it did not answer within {RUN_SECONDS:g} seconds", 0
+        ended = run_blocking(words, seconds=RUN_SECONDS, input=given_to_it)
     except OSError as error:
         return f"it can't be run: {(error.strerror or 'unknown reason').lower()}", 0
     took = round((time.monotonic() - began) * 1000, 1)
-    last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    if ended.returncode != 0:
-        return f"it ended with code {ended.returncode}{f': {last}' if last else ''}", took
+    if ended.status is None:
+        return f"it did not answer within {RUN_SECONDS:g} seconds", 0
+    last = ended.errors.decode(errors="replace").strip().rpartition("\n")[2]
+    if ended.status != 0:
+        return f"it ended with code {ended.status}{f': {last}' if last else ''}", took
     try:
-        json.loads(ended.stdout)
+        answer = json.loads(ended.output)
     except ValueError:
         return "its answer is not JSON", took
+    if not isinstance(answer, dict):
+        return "its answer is not a JSON object", took
     return last, took  # a working guard prints nothing there
 
 
-def _missing(words: list[str]) -> str:
+def missing(words: list[str]) -> str:
     """The problem ("" for none) with the first unusable file: the interpreter, the stub or the copy that the stub names."""
     if not os.access(words[0], os.X_OK):
         return f"{words[0]} is gone" if not os.path.exists(words[0]) else f"{words[0]} can't be run"

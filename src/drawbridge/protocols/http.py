@@ -117,8 +117,9 @@ class HttpConnection:
         headers = [] if refusal.retry_after is None else [("Retry-After", str(refusal.retry_after))]
         self.respond(refusal.status, refusal.reason, headers)
 
-    def accept_websocket(self, subprotocol: str | None = None) -> Sequence[Event]:
+    def accept_websocket(self, subprotocol: str | None = None, *, compress: bool = False) -> Sequence[Event]:
         """Answer an ``RequestHead`` with ``upgrade``; events that came in behind the request are returned.
+        ``compress``: accepts compression if the client offers it.
 
         A request that is no valid WebSocket handshake is answered 400 or 426 and nothing is opened.
         """
@@ -129,7 +130,7 @@ class HttpConnection:
         if not self._bodyless or self._http.their_http_version != b"1.1":
             self.respond(400, "A WebSocket handshake is an HTTP/1.1 request without a body.")
             return []
-        answer = websocket.handshake(self._asked.head, subprotocol)
+        answer = websocket.handshake(self._asked.head, subprotocol, compress=compress)
         if answer.status != 101:
             self.respond(answer.status, answer.reason, answer.headers)
             return []
@@ -137,7 +138,9 @@ class HttpConnection:
         behind = self._http.trailing_data[0]
         self._http_send(h11.InformationalResponse(status_code=101, headers=list(answer.headers), reason=reason))
         self._forget_unread()
-        self.websocket = WebSocketConnection(self._message_limit, binary_as_text=self._binary_as_text)
+        self.websocket = WebSocketConnection(
+            self._message_limit, binary_as_text=self._binary_as_text, compressed=answer.compressed
+        )
         return self.websocket.receive(behind) if behind else []
 
     def read_body(self) -> Sequence[Event]:

@@ -5,13 +5,17 @@ or, with a question, waits for one line. A bridge stays connected: it reports th
 editor, and shows there what other agents propose. A connection that closes without a message means that the server has
 ended: hooks and bridges send open questions and proposals again to the next server.
 
+A bridge also shows the review of a directory in its editor, where hunks are decided and commented on, if the server knows
+these messages: ``Bridge.reviews`` and ``Welcome`` say so, since neither side survives a message of a type that it does not
+know. The VS Code extension connects like a bridge, without one, for reviews alone.
+
 A change is decided once: if editor and clients can both decide, the bridge asks the server before it applies the editor's
 decision.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -26,28 +30,37 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """The hook of an agent was called. ``payload``: its input; ``pid``: the agent's process.
+    """The hook of an agent was called. ``payload``: its input; ``pid``: the agent's process; ``agent``: its name, empty from
+    a hook of an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an answer.
+    Before a tool that may write, it waits until the server closes the connection; one line before that means that this
+    may take some seconds.
     ``background``: the agent's daemon runs the session (``claude --bg``), outside of any terminal of the person.
+    ``takes``: it waits up to 1 s for what is to be handed over to the agent, and sends an empty line when it has received it.
     """
 
     pid: int
     payload: Raw
     question: str = ""
     background: bool = False
+    agent: str = ""
+    takes: bool = False
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
     """A bridge's first line, and again at each change. ``pids``: the connected agents whose process is known.
 
-    ``terminals``: the processes that the editor has started in terminals, and whose agents take prompts.
+    ``terminals``: the processes that the editor has started in terminals, and whose agents take prompts. ``reviews``: it
+    knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it shows what other agents propose.
     """
 
     editor: str
     folders: tuple[str, ...]
     pids: tuple[int, ...] = ()
     terminals: tuple[int, ...] = ()
+    reviews: bool = False
+    offers: bool = True
 
 
 class Proposed(Struct, tag="proposed", frozen=True):
@@ -108,6 +121,60 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
     reason: str
 
 
+class ReviewRequest(Struct, tag="review_get", frozen=True):
+    """Which review is open in the editor's directory ``folder``, or in one that contains the file ``path`` (empty without a
+    file)? With a ``project``: what is open in the review of this session. ``ReviewAnswer`` answers.
+    """
+
+    id: str
+    project: str = ""
+    folder: str = ""
+    path: str = ""
+
+
+class ReviewListRequest(Struct, tag="review_list", frozen=True):
+    """Which reviews are about the editor's folders? ``ReviewList`` answers."""
+
+    id: str
+
+
+class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
+    """The person has decided a hunk, or a whole file or ``all`` files as they are in this ``version`` of the review.
+    ``ReviewAnswer`` answers."""
+
+    id: str
+    project: str
+    decision: Literal["keep", "undo"]
+    hunk: str | None = None
+    file: str | None = None
+    all: bool = False
+    version: str = ""
+
+
+class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
+    """The person has written a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or has removed the draft
+    ``comment``. ``quote``: these lines as they were shown. ``ReviewAnswer`` answers."""
+
+    id: str
+    project: str
+    path: str = ""
+    line: int = 1
+    end_line: int = 1
+    quote: str = ""
+    text: str = ""
+    comment: str | None = None
+
+
+class ReviewSubmission(Struct, tag="review_submit", frozen=True, kw_only=True):
+    """The person sends all drafts to the agent. ``drafts``: the version that they have seen; ``text``: what the prompt begins
+    with. ``ReviewAnswer`` answers."""
+
+    id: str
+    project: str
+    drafts: str
+    text: str = ""
+
+
 FromPeer: TypeAlias = (
     Hook
     | Bridge
@@ -118,7 +185,13 @@ FromPeer: TypeAlias = (
     | OfferDeclined
     | PromptSent
     | PromptFailed
+    | ReviewRequest
+    | ReviewListRequest
+    | ReviewDecision
+    | ReviewComment
+    | ReviewSubmission
 )
+ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewSubmission
 
 
 # From the server.
@@ -128,6 +201,12 @@ class HookAnswer(Struct, frozen=True):
     """To a hook: the answer to its question, in the agent's own format; without one, the person decides in the terminal."""
 
     decision: Raw = NOTHING
+
+
+class HookContext(Struct, frozen=True):
+    """To a hook that ``takes``: what it hands over to the agent. ``HookAnswer`` if there is nothing."""
+
+    context: str
 
 
 class Offer(Struct, tag="offer", frozen=True):
@@ -172,14 +251,51 @@ class Prompt(Struct, tag="prompt", frozen=True):
     text: str
 
 
-ToBridge: TypeAlias = Offer | Withdraw | ClientDecision | DecisionAck | Prompt
+class Welcome(Struct, tag="welcome", frozen=True):
+    """The answer to the first report of a bridge with ``reviews``: the server knows requests about reviews."""
+
+
+class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
+    """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
+
+    Or why there is none: ``code``, ``text`` and ``details`` of an error of the client protocol. Nothing was changed then.
+    """
+
+    id: str
+    project: str = ""
+    directory: str = ""
+    review: Raw = NOTHING
+    code: str = ""
+    text: str = ""
+    details: Raw = NOTHING
+
+
+class ReviewList(Struct, tag="reviews", frozen=True):
+    """The sessions whose directory is one of the editor's folders, is inside one, or contains one. Of those that share a
+    review, one."""
+
+    id: str
+    projects: tuple[str, ...]
+
+
+class ReviewChanged(Struct, tag="review_changed", frozen=True):
+    """What is to be decided in the review of ``project`` has changed, or its comments. ``by``: the person who has decided,
+    empty if nobody has."""
+
+    project: str
+    by: str = ""
+
+
+ToBridge: TypeAlias = (
+    Offer | Withdraw | ClientDecision | DecisionAck | Prompt | Welcome | ReviewAnswer | ReviewList | ReviewChanged
+)
 
 _from_peer: Final = msgspec.json.Decoder(FromPeer)
 _to_bridge: Final = msgspec.json.Decoder(ToBridge)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def encode(message: FromPeer | ToBridge | HookAnswer) -> bytes:
+def encode(message: FromPeer | ToBridge | HookAnswer | HookContext) -> bytes:
     """The message as a line, with its line feed."""
     return _encode(message) + b"\n"
 

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import logging
+from types import ModuleType
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -40,15 +41,17 @@ Event: TypeAlias = Message | Closed
 
 
 class Handshake(Struct, frozen=True):
-    """The answer to a request for a WebSocket: a status (101: it is open), headers, and a sentence where it is refused."""
+    """The answer to a request for a WebSocket: a status (101: it is open), headers, and a sentence where it is refused.
+    ``compressed``: messages may be compressed."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     reason: str = ""
+    compressed: bool = False
 
 
-def handshake(head: Head, subprotocol: str | None) -> Handshake:
-    """RFC 6455, 4.2."""
+def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) -> Handshake:
+    """RFC 6455, 4.2. ``compress``: accepts compression (RFC 7692) if the client offers it."""
     key = head.one("sec-websocket-key") or ""
     if head.one("sec-websocket-version") != "13":
         return Handshake(
@@ -64,7 +67,17 @@ def handshake(head: Head, subprotocol: str | None) -> Handshake:
     ]
     if subprotocol is not None:
         headers.append(("Sec-WebSocket-Protocol", subprotocol))
-    return Handshake(101, tuple(headers))
+    agreed = compression().agreed(head) if compress else None
+    if agreed is not None:
+        headers.append(("Sec-WebSocket-Extensions", agreed))
+    return Handshake(101, tuple(headers), compressed=agreed is not None)
+
+
+def compression() -> ModuleType:
+    """Imported when it is needed: a bridge never compresses, and has to start quickly."""
+    from drawbridge.protocols import compression
+
+    return compression
 
 
 def framed(data: bytes) -> bytes:
@@ -75,10 +88,15 @@ def framed(data: bytes) -> bytes:
 class WebSocketConnection:
     """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
 
-    def __init__(self, message_limit: int, *, binary_as_text: bool = True) -> None:
-        """``message_limit``: bytes of one message, all its fragments together. Binary messages are refused, unless as text."""
+    def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:
+        """``message_limit``: bytes of one message, all its fragments together, once they are decompressed. Binary messages are
+        refused, unless as text. ``compressed``: compression was agreed."""
+        self.compressed = compressed
         self._binary_as_text = binary_as_text
         self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
+        self._message_limit = message_limit
+        self._compression = compression().Compression() if compressed else None
+        self._frames.extensions = [self._compression] if self._compression is not None else []
         self._parts = bytearray()
         self._closed_told = False
         self._not_text = False
@@ -94,6 +112,9 @@ class WebSocketConnection:
             self.finished = self.finished or not data
             return []
         leaving = frames.close_sent is not None
+        if self._compression is not None:
+            # A few bytes of a stranger must not become many messages.
+            self._compression.left = None if self.unfinished_limit is None else self._message_limit
         if data:
             frames.receive_data(data)
         else:

@@ -18,7 +18,7 @@ import segno
 from drawbridge.core.errors import BadArgument, NoServer
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.auth.audit import Audit
-from drawbridge.server.auth.devices import CODE_LIFETIME, Device, Devices, new_code
+from drawbridge.server.auth.devices import CODE_LIFETIME, Device, Devices, new_code, pairing_link
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
@@ -143,9 +143,8 @@ def pair(data: Path, name: str | None, rights: Rights) -> int:
 
 
 def link(server: Running, code: str) -> str:
-    """The content of the QR code. The code is after the ``#``, which is not sent to a server and not logged."""
-    fingerprint = f"&fp={server.fingerprint.replace(':', '').lower()}" if server.fingerprint else ""
-    return f"{server.pages[0]}#pair={code.replace('-', '')}{fingerprint}"
+    """The content of the QR code."""
+    return pairing_link(server.pages[0], code, server.fingerprint)
 
 
 def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> None:

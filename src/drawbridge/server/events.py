@@ -10,8 +10,9 @@ The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its 
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, Proposal
+from drawbridge.agents.base import AgentLine, AskedBy, OffersReported, Proposal, StateReported
 from drawbridge.agents.output import session_id_of
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import (
@@ -27,11 +28,23 @@ from drawbridge.server.protocol.messages import (
     ExecutionKilled,
     PermissionWithdrawn,
     ProjectGone,
+    PromptEdited,
+    PromptFile,
+    PromptImage,
+    QueueChanged,
+    ReviewChanged,
+    ReviewCommented,
+    ReviewCommitted,
+    ReviewDecided,
+    ReviewPushed,
     RunFinished,
     RunReverted,
     RunStarted,
     SessionChanged,
+    SessionDeleted,
+    SessionRenamed,
     SessionReset,
+    Submission,
     shortened,
 )
 
@@ -41,10 +54,19 @@ __all__ = [
     "ExecutionKilled",
     "PermissionWithdrawn",
     "ProjectGone",
+    "PromptEdited",
+    "QueueChanged",
+    "ReviewChanged",
+    "ReviewCommented",
+    "ReviewCommitted",
+    "ReviewDecided",
+    "ReviewPushed",
     "RunFinished",
     "RunReverted",
     "RunStarted",
     "SessionChanged",
+    "SessionDeleted",
+    "SessionRenamed",
     "SessionReset",
 ]
 
@@ -67,6 +89,14 @@ class PromptAccepted(Struct, frozen=True):
     request_id: str | None = None
     attachments: tuple[str, ...] = ()
     uuid: str = ""
+    steer: bool = False
+    """It was sent into the run ``run_id``, which was active."""
+    images: tuple[PromptImage, ...] = ()
+    """The images among the attachments, as far as they are stored."""
+    files: tuple[PromptFile, ...] = ()
+    """The attachments that the agent opens by their paths."""
+    review: Submission | None = None
+    """The comments of the review that it consists of."""
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
@@ -86,6 +116,12 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     asked_by: AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
+    kind: messages.Kind | None = None
+    title: messages.Title | None = None
+    risks: tuple[messages.Risk, ...] = ()
+    always: tuple[messages.Always, ...] = ()
+    editable: tuple[str, ...] = ()
+    summary: str = ""
 
     @property
     def agent_id(self) -> str | None:
@@ -160,28 +196,57 @@ class RunContinued(Struct, frozen=True):
 Recorded: TypeAlias = (
     AgentLine
     | PromptAccepted
+    | PromptEdited
     | RunStarted
     | RunFinished
     | RunReverted
+    | ReviewDecided
+    | ReviewCommented
+    | ReviewCommitted
+    | ReviewPushed
     | ExecutionKilled
     | ApprovalRequested
     | ApprovalResolved
     | PermissionWithdrawn
     | SessionChanged
+    | SessionDeleted
+    | SessionRenamed
     | SessionReset
 )
-Event: TypeAlias = Recorded | StateChanged | ProjectCreated | ProjectGone | DiskWarning | RunContinued
+Event: TypeAlias = (
+    Recorded
+    | StateReported
+    | OffersReported
+    | StateChanged
+    | ProjectCreated
+    | ProjectGone
+    | QueueChanged
+    | ReviewChanged
+    | DiskWarning
+    | RunContinued
+)
 
 KINDS: Final[Mapping[type, str]] = {
     ApprovalRequested: "permission_request",
     ApprovalResolved: "permission_resolved",
     PermissionWithdrawn: "permission_withdrawn",
+    PromptEdited: "prompt_edited",
+    QueueChanged: "queue_changed",
     RunStarted: "run_started",
     RunFinished: "run_finished",
     RunReverted: "run_reverted",
+    ReviewDecided: "review_decided",
+    ReviewCommented: "review_commented",
+    ReviewCommitted: "review_committed",
+    ReviewPushed: "review_pushed",
+    ReviewChanged: "review_changed",
     ExecutionKilled: "execution_killed",
     SessionChanged: "session_changed",
+    SessionDeleted: "session_deleted",
+    SessionRenamed: "session_renamed",
     SessionReset: "session_reset",
+    StateReported: "agent_state",
+    OffersReported: "agent_offers",
     StateChanged: "project_state",
     ProjectCreated: "project_created",
     ProjectGone: "project_deleted",
@@ -233,7 +298,15 @@ def _prompt(event: PromptAccepted) -> bytes:
         "run_id": event.run_id,
         "by": event.by,
     }
-    optional = {"uuid": event.uuid, "request_id": event.request_id, "attachments": event.attachments}
+    optional = {
+        "uuid": event.uuid,
+        "request_id": event.request_id,
+        "attachments": event.attachments,
+        "steer": event.steer,
+        "images": event.images,
+        "files": event.files,
+        "review": event.review,
+    }
     return _encode(
         message
         | {name: value for name, value in optional.items() if value or (name == "request_id" and value is not None)}
@@ -280,6 +353,7 @@ class _OfPrompt(Struct):
     message: _OfText
     by: str = ""
     request_id: str | None = None
+    review: Submission | None = None
 
 
 # Records of older versions lack some of the fields. Numbers are bounded, since what follows from a record is stored and
@@ -294,6 +368,8 @@ class _Started(RunStarted, frozen=True, kw_only=True):
 class _Finished(RunFinished, frozen=True, kw_only=True):
     duration_ms: int = 0
     cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+    input_tokens: Annotated[int, Meta(ge=0, le=10**12)] | None = None
+    output_tokens: Annotated[int, Meta(ge=0, le=10**12)] | None = None
 
 
 class _Changed(SessionChanged, frozen=True, kw_only=True):
@@ -307,12 +383,16 @@ class _Reset(SessionReset, frozen=True, kw_only=True):
 
 
 _READ: Final[Mapping[str, Any]] = {
+    KINDS[PromptEdited]: PromptEdited,
     KINDS[RunStarted]: _Started,
     KINDS[RunFinished]: _Finished,
     KINDS[ApprovalRequested]: ApprovalRequested,
     KINDS[ApprovalResolved]: ApprovalResolved,
     KINDS[PermissionWithdrawn]: PermissionWithdrawn,
+    KINDS[ReviewCommented]: ReviewCommented,
     KINDS[SessionChanged]: _Changed,
+    KINDS[SessionDeleted]: SessionDeleted,
+    KINDS[SessionRenamed]: SessionRenamed,
     KINDS[SessionReset]: _Reset,
 }
 
@@ -332,6 +412,17 @@ def parts(line: bytes) -> Written:
     return _written.decode(line)
 
 
+def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
+    """What the agent has written, of these lines of a history."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(*NOT_OURS):
+            written = parts(line)
+            if written.direction == "claude":
+                found.append(bytes(written.message))
+    return found
+
+
 def read(line: bytes) -> Read:
     """Reads a record of a history after a restart of the server. Raises ``NOT_OURS``."""
     found = _written.decode(line)
@@ -341,7 +432,7 @@ def read(line: bytes) -> Read:
 def _event(found: Written) -> Recorded | None:
     if found.direction == "client":
         given = msgspec.json.decode(found.message, type=_OfPrompt)
-        return PromptAccepted(given.run_id, given.message.prompt, given.by, given.request_id)
+        return PromptAccepted(given.run_id, given.message.prompt, given.by, given.request_id, review=given.review)
     if found.direction != "server":
         return None
     given_event = msgspec.json.decode(found.message, type=OfServer)
@@ -357,16 +448,27 @@ Receiver: TypeAlias = Literal["clients", "editors", "notices", "metrics", "audit
 RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     AgentLine: ("clients",),
     PromptAccepted: ("clients",),
+    PromptEdited: ("clients",),
+    QueueChanged: ("clients",),
     RunStarted: ("clients",),
     RunFinished: ("clients", "notices", "metrics"),
     RunReverted: ("clients",),
+    ReviewDecided: ("clients",),
+    ReviewCommented: ("clients", "editors"),
+    ReviewCommitted: ("clients",),
+    ReviewPushed: ("clients",),
+    ReviewChanged: ("clients", "editors", "notices"),
     RunContinued: ("audit",),
     ExecutionKilled: ("clients",),
     ApprovalRequested: ("clients", "notices"),
     ApprovalResolved: ("clients", "notices", "editors"),
     PermissionWithdrawn: ("clients", "notices", "editors"),
     SessionChanged: ("clients",),
+    SessionDeleted: ("clients",),
+    SessionRenamed: ("clients",),
     SessionReset: ("clients",),
+    StateReported: ("clients",),
+    OffersReported: ("clients",),
     StateChanged: ("clients",),
     ProjectCreated: ("clients",),
     ProjectGone: ("clients",),
@@ -378,6 +480,12 @@ TOPICS: Final[Mapping[type, Literal["projects", "approvals"]]] = {
     ApprovalResolved: "approvals",
     PermissionWithdrawn: "approvals",
     RunFinished: "projects",
+    ReviewChanged: "projects",
+    ReviewCommented: "projects",
+    ReviewCommitted: "projects",
+    ReviewPushed: "projects",
+    SessionDeleted: "projects",
+    SessionRenamed: "projects",
     StateChanged: "projects",
     ProjectCreated: "projects",
     ProjectGone: "projects",

@@ -13,15 +13,16 @@ import psutil
 
 from drawbridge.agents import registry
 from drawbridge.agents.base import Confinement
+from drawbridge.agents.memory import MB
 from drawbridge.core.errors import BadSetting
-from drawbridge.server.auth.access import HOST_NAME, is_loopback
+from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.server.auth.access import HOST_NAME, is_address, is_loopback
 from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.sessions.ceilings import Ceilings, is_open
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
-from drawbridge.server.sessions.memory import MB
 from drawbridge.server.sessions.projects import Retention
 from drawbridge.settings.serve import ServeSettings
 
@@ -34,6 +35,7 @@ class Plan:
         self.port: int = settings.port
         self.data = data_directory(settings)
         self.roots = tuple(Path(path).resolve() for path in settings.allow or [Path.home()])
+        self.privacy = Privacy(DEFAULT_PATTERNS if settings.ignore is None else settings.ignore)
         self.agents = _named(settings)
         self.public_hosts: tuple[str, ...] = settings.public_host
         self.tls: bool = settings.tls
@@ -53,6 +55,8 @@ class Plan:
         self.ceilings = Ceilings(
             modes=settings.mode,
             skip_permissions=settings.allow_skip_permissions,
+            commits=settings.allow_commit,
+            pushes=settings.allow_push,
             mcp_config=settings.allow_mcp_config,
             tools=settings.allow_tool,
             models=settings.allow_model,
@@ -97,7 +101,7 @@ def problems(settings: ServeSettings) -> list[str]:
         *(
             f"--public-host: {name} is not a valid host name or address"
             for name in settings.public_host
-            if not re.fullmatch(HOST_NAME, name) and not _is_address(name)
+            if not re.fullmatch(HOST_NAME, name) and not is_address(name)
         ),
         *(
             f"--trusted-proxy: {given} is not an address or a network"
@@ -164,14 +168,6 @@ def _keys(settings: ServeSettings) -> list[str]:
 def _is_network(text: str) -> bool:
     try:
         ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
     except ValueError:
         return False
     return True

@@ -13,7 +13,7 @@ from drawbridge.core.own_command import own_command
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.app.site import PATH
 from drawbridge.server.auth.access import bracketed, served
-from drawbridge.server.auth.tls import Certificate, authority_of
+from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.plan import Plan
 from drawbridge.transport import running
 
@@ -41,18 +41,22 @@ def address(plan: Plan, port: int) -> str:
 
 def announced(plan: Plan, port: int, certificate: Certificate | None) -> contextlib.AbstractContextManager[None]:
     """While the block lasts, other commands can find the server."""
-    others = served(plan.host, plan.public_hosts)
+    others = pages(plan, port)
     url = address(plan, port)
-    scheme = "https" if plan.tls else "http"
-    pages = tuple(f"{scheme}://{bracketed(one)}:{port}/" for one in others) or (page(url),)
     return running.announced(
         plan.data,
         url,
-        pages,
+        others or (page(url),),
         certificate.fingerprint if certificate else None,
         loopback=not others,
-        authority=plan.tls and plan.certificate is None and authority_of(plan.data / "tls") is not None,
+        authority=certificate is not None and certificate.authority is not None,
     )
+
+
+def pages(plan: Plan, port: int) -> tuple[str, ...]:
+    """The addresses of the page for other machines, the best first; empty if the server is reached from this one only."""
+    scheme = "https" if plan.tls else "http"
+    return tuple(f"{scheme}://{bracketed(one)}:{port}/" for one in served(plan.host, plan.public_hosts))
 
 
 def page(url: str) -> str:

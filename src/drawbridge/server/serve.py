@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.agents.registry import agents, missing, with_image_input
+from drawbridge.agents.registry import agents, missing, programs, with_image_input
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
@@ -39,8 +39,9 @@ from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
-from drawbridge.server.screen import announced, show
+from drawbridge.server.screen import announced, pages, show
 from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
+from drawbridge.server.sessions.searching import INDEXING_SECONDS
 from drawbridge.server.terminal_sessions.socket import private_socket
 from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
@@ -75,6 +76,9 @@ def run(settings: ServeSettings) -> int:
             certificate = own_certificate(plan.data / "tls", _served(plan, names))
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
+            notifier = Notifier(
+                Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, socket.gethostname()
+            )
             access = Access(
                 token,
                 names,
@@ -85,20 +89,25 @@ def run(settings: ServeSettings) -> int:
                 keys=plan.keys,
                 port=listening.getsockname()[1],
                 certificate=lambda: certificate.shown if certificate is not None else None,
+                notified=notifier.identify,
             )
             entrance = Entrance(access, plan.client_limits, Audit(plan.data))
-            return runner.run(_serve(plan, listener, entrance, names, certificate))
+            return runner.run(_serve(plan, listener, entrance, notifier, names, certificate))
 
 
 async def _serve(
-    plan: Plan, listener: socket.socket, entrance: Entrance, names: OwnNames, certificate: Certificate | None
+    plan: Plan,
+    listener: socket.socket,
+    entrance: Entrance,
+    notifier: Notifier,
+    names: OwnNames,
+    certificate: Certificate | None,
 ) -> int:
     stop = _stop_at_signals()
     metered = None if plan.metrics_port is None else _listen(METRICS_HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
     writers, host = Writers(), socket.gethostname()
-    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
     core = Core(
         plan.data,
         plan.roots,
@@ -108,6 +117,7 @@ async def _serve(
         plan.fsync,
         plan.ceilings,
         plan.retention,
+        privacy=plan.privacy,
         broadcast=writers.broadcast,
         notices=notifier.published,
         audit=entrance.published,
@@ -135,15 +145,19 @@ async def _serve(
         scopes=scopes_of(COMMANDS),
         health=monitor.health,
         push=notifier.subscriptions,
+        push_test=notifier.test,
         with_image_input=with_image_input(known),
+        devices=Devices(plan.data),
+        addresses=lambda: pages(plan, listener.getsockname()[1]),
+        machine=host,
+        programs=lambda: programs(plan.agents),
     )
     dispatch = Dispatch(COMMANDS, core, server, entrance, blobs)
-    ours = certificate is not None and plan.certificate is None
-    site = ServerSite(entrance, clients, dispatch, plan.data / "tls" if ours else None)
+    site = ServerSite(entrance, clients, dispatch, lambda: certificate.authority if certificate is not None else None)
     tls = certificate.context() if certificate is not None else None
     async with (
         serving_metrics(metered, core.metrics.total, monitor.health) as metrics,
-        private_socket(core.terminal_sessions, core.context.editors),
+        private_socket(core.terminal_sessions, core.context.editors, core),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]
@@ -161,6 +175,7 @@ async def _serve(
             try:
                 tasks.repeat(partial(monitor.report, clients), EVERY_SECONDS, "measuring the server", at_once=True)
                 tasks.repeat(core.maintenance.round, MAINTENANCE_SECONDS, "maintenance", at_once=True)
+                tasks.repeat(core.searching.round, INDEXING_SECONDS, "indexing the histories", at_once=True)
                 tasks.repeat(clients.check, CHECK_SECONDS, "checking which clients may stay")
                 if certificate is not None:
                     renew = partial(_renew, plan, names, certificate, tls)
@@ -216,17 +231,22 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     """Renews the server's own certificate in time, or for a new address of this machine; loads one that the owner has
     replaced.
     """
-    before = certificate.fingerprint
-    try:
+
+    def renewed() -> str:
         if plan.certificate is None:
-            await asyncio.to_thread(lambda: own_certificate(plan.data / "tls", _served(plan, names)))
-        certificate.context()
-        certificate.load_into(tls)
+            own_certificate(plan.data / "tls", _served(plan, names))
+        certificate.check()
+        return certificate.fingerprint
+
+    before = certificate.shown
+    try:
+        fingerprint = await asyncio.to_thread(renewed)
+        certificate.load_into(tls)  # not in the thread: a TLS handshake must not meet a context that changes
     except (DrawbridgeError, OSError, ValueError) as error:
         logger.error("the certificate could not be renewed: %s", error)
         return
-    if certificate.fingerprint != before:
-        logger.warning("new certificate, SHA-256 %s", certificate.fingerprint)
+    if certificate.shown != before:
+        logger.warning("new certificate, SHA-256 %s", fingerprint)
 
 
 @contextlib.contextmanager

@@ -83,6 +83,10 @@ class ServeSettings(NamedTuple):
         tuple[str, ...] | None,
         Spec("a directory that may contain projects (default: your home, without hidden folders)", metavar="DIR"),
     ] = None
+    ignore: Annotated[
+        tuple[str, ...] | None,
+        Spec("a pattern of files to hide from clients, instead of the built-in patterns", metavar="PATTERN"),
+    ] = None
     max_history: Annotated[
         int, Spec("maximum size of a project's history, in megabytes", metavar="MB", range=MEGABYTES)
     ] = 2_000
@@ -100,7 +104,7 @@ class ServeSettings(NamedTuple):
             range=MEGABYTES,
         ),
     ] = None
-    checkpoints: Annotated[bool, Spec("keep no checkpoints of git work trees", flag="--no-checkpoints")] = True
+    checkpoints: Annotated[bool, Spec("take no checkpoints before and after runs", flag="--no-checkpoints")] = True
     fsync: Annotated[
         Fsync, Spec("how often history is synced to the disk: after each message, every second, or never")
     ] = "second"
@@ -143,6 +147,17 @@ class ServeSettings(NamedTuple):
         ),
     ] = CLIENT_MODES
     allow_skip_permissions: Annotated[bool, Spec("let clients turn off all of an agent's approvals")] = False
+    allow_commit: Annotated[
+        bool,
+        Spec("let clients with the scope admin commit what was kept in a review, with your git identity and hooks"),
+    ] = False
+    allow_push: Annotated[
+        bool,
+        Spec(
+            "let clients with the scope admin push the current branch of a project and create pull requests, with your git, gh "
+            "or glab"
+        ),
+    ] = False
     allow_mcp_config: Annotated[bool, Spec("let clients name MCP servers, which run as programs on this machine")] = (
         False
     )

@@ -19,6 +19,8 @@ from drawbridge.setup.plan import Plan
 SHORT = 12
 """Changes of up to this many lines are shown at once."""
 
+UNCONFIRMED = "Nothing was changed: there is no terminal in which to confirm the changes. Run this again with --yes."
+
 VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
 
@@ -161,7 +163,7 @@ def _show_lines(lines: list[str]) -> None:
 
 def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
-        _print("Nothing was changed: there is no terminal to confirm it in. Run this again with --yes.", sys.stderr)
+        _print(UNCONFIRMED, sys.stderr)
     if chosen.json:
         _print(json.dumps(said))
         return

@@ -13,6 +13,7 @@ unlike its imports, is compiled at each start.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import shlex
@@ -164,6 +165,15 @@ def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
     return STUB.format(
         title=catalog.title(agent), agent=agent, copy=str(copy), damaged=damaged, settings=f"{{\n{lines}}}"
     ).encode()
+
+
+def settings_in(stub: Path) -> HookSettings | None:
+    """The settings that a stub contains; None if there is no stub, or this version does not know its settings."""
+    try:
+        values = ast.literal_eval(stub.read_text("utf-8").rpartition("\nrun(")[2].rstrip().removesuffix(")"))
+        return HookSettings(**values)
+    except (OSError, ValueError, SyntaxError, TypeError):
+        return None
 
 
 def is_whole(copy: Path) -> bool:

@@ -88,18 +88,17 @@ def _common_ahead(old: list[str], a: int, new: list[str], b: int) -> int:
 
 class _Comparison:
     def __init__(self, old: list[str], new: list[str]) -> None:
-        # Equal lines get equal numbers, new ones higher numbers, so that strings are compared only once.
-        numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        left = list(map(numbers.__getitem__, old))
-        known = len(numbers)
-        right = list(map(numbers.__getitem__, new))
-        kept_left = list(map(set(right).__contains__, left))
-        kept_right = list(map(known.__gt__, right))
+        kept_left = list(map(set(new).__contains__, old))
+        kept_right = list(map(set(old).__contains__, new)) if any(kept_left) else [False] * len(new)
         self.old_changed = bytearray(map(not_, kept_left))
         self.new_changed = bytearray(map(not_, kept_right))
-        # The lines that both sides have somewhere, and their positions.
-        self.left, self.left_at = list(compress(left, kept_left)), list(compress(count(), kept_left))
-        self.right, self.right_at = list(compress(right, kept_right)), list(compress(count(), kept_right))
+        # The lines that both sides have somewhere, and their positions. Equal lines get equal numbers, so that strings are
+        # compared only once.
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self.left = list(map(numbers.__getitem__, compress(old, kept_left)))
+        self.left_at = list(compress(count(), kept_left))
+        self.right = list(map(numbers.__getitem__, compress(new, kept_right)))
+        self.right_at = list(compress(count(), kept_right))
         self.steps = STEPS_LIMIT
         self.looks = LOOKS_LIMIT * (len(self.left) + len(self.right))
 

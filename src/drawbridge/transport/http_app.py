@@ -57,6 +57,11 @@ class WebSocket(Protocol):
         """Sends text messages, each as ``protocols.websocket.framed`` has made it: once for many peers."""
         ...
 
+    @property
+    def compressed(self) -> bool:
+        """Whether ``send_framed`` may send what ``protocols.compression.compressed`` has made, too."""
+        ...
+
     def close(self, code: int = 1000, reason: str = "") -> None: ...
 
     def hold_reading(self, hold: bool) -> None:
@@ -119,6 +124,10 @@ class HttpApp(Protocol):
 
     def subprotocol(self, head: Head) -> str | None:
         """The WebSocket subprotocol to confirm, out of those offered."""
+        ...
+
+    def compresses(self, head: Head) -> bool:
+        """Whether messages are compressed for this client, if it offers that."""
         ...
 
     def opened(self, head: Head, websocket: WebSocket) -> Peer: ...

@@ -253,6 +253,10 @@ class _Connection(asyncio.Protocol):
         if self._http.websocket is not None:
             self._http.websocket.unfinished_limit = size
 
+    @property
+    def compressed(self) -> bool:
+        return self._http.websocket is not None and self._http.websocket.compressed
+
     def ping_or_cut(self) -> None:
         """Closes a WebSocket that has neither sent nor read anything since the last ping, and pings the others."""
         websocket, transport = self._http.websocket, self._transport
@@ -360,11 +364,12 @@ class _Connection(asyncio.Protocol):
             self._handle(self._http.read_body())
 
     def _open_websocket(self, head: Head) -> None:
-        behind = self._http.accept_websocket(self._server.app.subprotocol(head))
+        app = self._server.app
+        behind = self._http.accept_websocket(app.subprotocol(head), compress=app.compresses(head))
         if self._http.is_websocket:
             self._stop_timer()
             self._flush()
-            self._peer = self._server.app.opened(head, self)
+            self._peer = app.opened(head, self)
             self._drained = self._peer.drained
             self._handle(behind)
 

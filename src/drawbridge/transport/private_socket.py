@@ -4,6 +4,7 @@
 
     $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) accessible to this user only, 0700
         1795252621992-4711.sock                0600; when its server began (milliseconds since 1970), and its process
+        <session>.waiting                      comments wait for this session of an agent: its next hook takes them
 
 A program connects to the newest name that has a listener: of several servers the one that started last and, once that has
 ended, the one before it. ``guard.find.servers`` does the same without this module.

@@ -96,17 +96,22 @@ def find(directory: Path) -> Running | None:
 
 def servers() -> list[Server]:
     """All running servers of this user, by process id."""
-    found = {one.pid: one for one in map(_read, _copies()) if one is not None}
     return [
         Server(
-            pid=pid,
+            pid=one.pid,
             url=one.url,
             pages=one.pages,
             data_dir=one.data_dir,
             state="live" if _answers(one.url) else "silent",
         )
-        for pid, one in sorted(found.items())
+        for one in announcements()
     ]
+
+
+def announcements() -> list[Running]:
+    """What the running servers of this user have announced, by process id. None of them is asked."""
+    found = {one.pid: one for one in map(_read, _copies()) if one is not None}
+    return [one for _, one in sorted(found.items())]
 
 
 def _copies() -> list[Path]:

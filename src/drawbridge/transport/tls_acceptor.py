@@ -13,6 +13,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
@@ -56,6 +57,8 @@ class TlsAcceptor:
         self._connect = connect
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
+        self._accepted: set[socket.socket] = set()
+        """The connections whose handshake has not begun: it never does if its task is cancelled before."""
         self._tasks = BackgroundTasks(logger)
         self._tasks.repeat(self._accept, PAUSE_SECONDS, "accepting connections", at_once=True)
 
@@ -90,10 +93,14 @@ class TlsAcceptor:
                 raise
             task = self._tasks.start(self._shake_hands(peer), f"the TLS handshake with {address[0]}")
             self._shaking[task] = _Shaking(address[0], loop.time())
-            task.add_done_callback(self._shaken)
+            self._accepted.add(peer)
+            task.add_done_callback(partial(self._shaken, peer))
 
-    def _shaken(self, task: asyncio.Task[None]) -> None:
+    def _shaken(self, peer: socket.socket, task: asyncio.Task[None]) -> None:
         self._shaking.pop(task, None)
+        if peer in self._accepted:
+            self._accepted.discard(peer)
+            peer.close()
 
     async def _make_room(self, address: str) -> None:
         """Closes the oldest handshake of the address that has the most. A new client of that address waits until the oldest one
@@ -112,6 +119,7 @@ class TlsAcceptor:
                 oldest.cancel()
 
     async def _shake_hands(self, peer: socket.socket) -> None:
+        self._accepted.discard(peer)
         peer.setblocking(False)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from drawbridge.core.terminal_text import harmless
 from drawbridge.text import BOM, join, split
@@ -12,21 +12,42 @@ Request = Mapping[str, Any]
 """A ``permission_request``."""
 
 
-def why_not_edited(request: Request) -> str:
-    """Why the proposed text can't be edited here; empty if it can."""
-    if not request.get("proposal") or _edited(request, "") is None:
+LONGEST_PIECE: Final = 100
+"""Characters of a marked part of the input."""
+
+UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it on the page or in an editor."
+
+
+def field(request: Request) -> str | None:
+    """The field with the text that can be edited, such as a command or a plan; None for a proposal, whose file is edited."""
+    given = request["input"]
+    editable: Sequence[str] = request.get("editable") or ()
+    if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
+        return None
+    return str(editable[0]) if isinstance(given.get(editable[0]), str) else None
+
+
+def why_not_edited(request: Request, *, may_run: bool = True) -> str:
+    """Why the text can't be edited here; empty if it can. ``may_run``: the device may start runs, which it needs for another
+    command or plan."""
+    if field(request) is not None and not may_run:
+        return "This device may not change what the agent runs: accept it, or reject it with a comment."
+    if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
         return "This can't be edited: accept it, or reject it with a comment."
     if request.get("changeable") is False:
         return "This agent does not accept an edited text: accept the change, or reject it with a comment."
     if request.get("truncated"):
         return "Only a part of this is shown: show all of it first."
     if not is_plain(draft(request)):
-        return "The text contains characters that a terminal can't show: edit it on the page or in an editor."
+        return UNSHOWABLE
     return ""
 
 
 def draft(request: Request) -> str:
-    """The proposed text for a text field: without a byte-order mark, and with "\\n" as the only line end."""
+    """The text for a text field: without a byte-order mark, and with "\\n" as the only line end."""
+    name = field(request)
+    if name is not None:
+        return str(request["input"][name])
     lines, form = split(request["proposal"]["new_text"])
     return join(lines, form._replace(eol="\n", bom=False))
 
@@ -54,6 +75,9 @@ def edited_input(request: Request, text: str) -> dict[str, Any]:
 
 def _edited(request: Request, text: str) -> dict[str, Any] | None:
     given, proposal = request["input"], request.get("proposal")
+    name = field(request)
+    if name is not None:
+        return {**given, name: text}
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
@@ -68,6 +92,25 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if request["tool_name"] == "Edit":
         return {**given, **change}
     return {**given, "edits": [change]} if request["tool_name"] == "MultiEdit" else None
+
+
+def only_accepts_edits(request: Request) -> bool:
+    """Whether ``remember`` switches to the mode that accepts edits, and does nothing else."""
+    told = request.get("suggestions")
+    modes = [one.get("mode") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    return len(request.get("always") or ()) == 1 and modes == ["acceptEdits"]
+
+
+def piece(request: Request, risk: Mapping[str, Any]) -> str:
+    """The part of the input that a risk marks, whose place is in UTF-16 code units; empty if the whole field is meant."""
+    value: Any = request["input"]
+    for name in str(risk.get("field", "")).split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(value, str):
+        return ""
+    start, end = 2 * int(risk.get("start", 0)), 2 * int(risk.get("end", 0))
+    marked = value.encode("utf-16-le", "surrogatepass")[start:end].decode("utf-16-le", "replace")
+    return marked if len(marked) <= LONGEST_PIECE else f"{marked[:LONGEST_PIECE]}…"
 
 
 def questions(request: Request) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from drawbridge.tui.connection import RequestError
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.screen_conversation import ConversationScreen
 from drawbridge.tui.screen_projects import ProjectScreen
+from drawbridge.tui.screen_review import ReviewScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
@@ -25,10 +26,11 @@ WARNING_SECONDS: Final = 60.0
 
 
 class StartView(NamedTuple):
-    """The view to start with: a project, by its id, or a directory that may become one; by default the list."""
+    """The view to start with: a project, by its id, or its review, or a directory that may become one; by default the list."""
 
     project: str | None = None
     directory: str | None = None
+    review: bool = False
 
 
 class AttachApp(App[None]):
@@ -57,6 +59,8 @@ class AttachApp(App[None]):
         self.push_screen(self._projects)
         if self._first.project is not None:
             self._enter(self._first.project)
+            if self._first.review:
+                self.push_screen(ReviewScreen(self.client, self.painter, self._first.project))
         self.run_worker(self.client.connection.run())
 
     def _later(self, act: Callable[[], object]) -> None:
@@ -73,7 +77,7 @@ class AttachApp(App[None]):
     def _draw(self) -> None:
         self._stale = False
         for screen in self.screen_stack:
-            if isinstance(screen, ProjectScreen | ConversationScreen):
+            if isinstance(screen, ProjectScreen | ConversationScreen | ReviewScreen):
                 screen.show()
 
     # The connection.
@@ -117,8 +121,11 @@ class AttachApp(App[None]):
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
 
     def on_app_focus(self) -> None:
-        """The person is looking: tries to reconnect now."""
+        """The person is looking: tries to reconnect now. Files may have been changed meanwhile."""
         self.client.connection.retry_now()
+        for screen in self.screen_stack:
+            if isinstance(screen, ReviewScreen):
+                screen.load()
 
     # Projects.
 

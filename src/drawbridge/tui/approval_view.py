@@ -76,7 +76,7 @@ class ApprovalView(Vertical, can_focus=True):
         self.request = request
         self._agent = agent
         self._painter = painter
-        self._state = state
+        self._state = state._replace(next_question=len(answers.questions(request)) > 1)
         self._text: str | None = None
         self._message = ""
         self._draft = ""
@@ -96,7 +96,7 @@ class ApprovalView(Vertical, can_focus=True):
             yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
         yield Button("", name="more", classes="more", compact=True)
         yield Static(classes="notice")
-        yield Input(placeholder="What should it do instead? (may be left empty)", compact=True, classes="why")
+        yield Input(placeholder="What should the agent do instead? (optional)", compact=True, classes="why")
         yield Horizontal(*(Button("", name=name, classes=name, compact=True) for name in WAYS), classes="ways")
         yield Button("", name="always", classes="always", compact=True)
 
@@ -128,7 +128,7 @@ class ApprovalView(Vertical, can_focus=True):
     @property
     def is_begun(self) -> bool:
         """Whether ``back`` would have an effect."""
-        return self._state.mode != "read" or self.is_settled
+        return self._state.mode != "read" or self.is_settled or self._is_at_later_question
 
     @property
     def is_ready(self) -> bool:
@@ -148,6 +148,12 @@ class ApprovalView(Vertical, can_focus=True):
         """Shows the approval although the person did not ask for it: ``READING_SECONDS`` start now."""
         self._shown_at = time.monotonic()
         self.look()
+
+    def resume(self) -> None:
+        """Another view was in front: ``READING_SECONDS`` start now."""
+        self._shown_at = time.monotonic()
+        for view in self.query(LinesView):
+            view.look()
 
     def look(self) -> None:
         """Takes the focus."""
@@ -241,7 +247,7 @@ class ApprovalView(Vertical, can_focus=True):
     def edit(self) -> None:
         if self.is_busy or self.is_settled or answers.questions(self.request):
             return
-        why_not = answers.why_not_edited(self.request)
+        why_not = answers.why_not_edited(self.request, may_run=self._state.may_remember)
         if why_not:
             self._say(why_not)
             return
@@ -267,6 +273,8 @@ class ApprovalView(Vertical, can_focus=True):
         """Returns to reading, or leaves the approval; returns whether there was anything to leave. Written text stays."""
         if self.is_settled:
             self.post_message(self.Closed(self))
+        elif self._is_at_later_question:
+            self._go(-1)
         elif self.is_begun:
             self._set_state(mode="read")
             self._redraw()
@@ -281,12 +289,23 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def _answer_questions(self) -> None:
-        given = self.query_one(QuestionForm).answers()
-        missing = next((question for question, chosen in given if not chosen), None)
-        if missing is not None:
-            self._say(f"Choose an answer to “{wording.one_line(missing)}”, or write one.")
+        form = self.query_one(QuestionForm)
+        if not form.is_answered:
+            self._say(f"Choose an answer to “{wording.one_line(form.question)}”, or write one.")
+        elif form.is_last:
+            self._give(Answer(allow=True, input=answers.answered_input(self.request, form.answers())))
         else:
-            self._give(Answer(allow=True, input=answers.answered_input(self.request, given)))
+            self._go(1)
+
+    def _go(self, by: int) -> None:
+        """To the next or the previous question of the agent."""
+        form = self.query_one(QuestionForm)
+        form.go(by)
+        self._set_state(next_question=not form.is_last)
+
+    @property
+    def _is_at_later_question(self) -> bool:
+        return any(not form.is_first for form in self.query(QuestionForm))
 
     def _give(self, answer: Answer) -> None:
         if not self.is_busy and not self.is_settled:
@@ -384,11 +403,14 @@ class ApprovalView(Vertical, can_focus=True):
     def _lines(self, width: int) -> Lines:
         painter, found, request = self._painter, self._found, self.request
         proposal = request.get("proposal")
-        above = parts(request["tool_name"], request["input"], proposal, request.get("link_targets"))
+        name, given = answers.field(request), request["input"]
+        if name is not None and self._text is not None:
+            given = {**given, name: self._text}
+        above = parts(request["tool_name"], given, proposal, request.get("link_targets"))
         head = painter.call([*circumstances(request), *above], width)
         if found is None or proposal is None:
             return head
         if not found.lines:
-            return [*head, *painter.plain("No line is different.", width, painter.palette.soft)]
+            return [*head, *painter.plain("No changes.", width, painter.palette.soft)]
         texts = str(proposal["path"]), proposal["old_text"], self._new_text()
         return Headed(head, DiffLines(found, texts, painter.palette, width))

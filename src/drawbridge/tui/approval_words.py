@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from textual.content import Content
 
+from drawbridge.text.counts import size
 from drawbridge.tui import answers, wording
-from drawbridge.tui.call_parts import PLAN, Part, acp_paths
+from drawbridge.tui.call_parts import PLAN, Part
 from drawbridge.tui.difference import Difference
 
 Mode: TypeAlias = Literal["read", "edit", "reject"]
@@ -20,6 +21,7 @@ WAYS = ("accept", "edit", "reject", "undo", "back")
 class ApprovalState(NamedTuple):
     """The state of an approval on this terminal. ``edited``: the person changed the text. ``settled``: another client's answer.
     ``unseen``: lines that have not been on the screen yet; ``hasty``: the person tried to accept them all the same.
+    ``next_question``: another question of the agent follows the one that is shown.
     """
 
     mode: Mode = "read"
@@ -29,25 +31,20 @@ class ApprovalState(NamedTuple):
     may_answer: bool = True
     may_remember: bool = True
     unseen: int = 0
+    next_question: bool = False
     hasty: bool = False
 
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
     """``waiting``: the number of open approvals."""
-    tool = str(request["tool_name"])
-    words = wording.TITLES.get(tool, f"wants to use {wording.one_line(tool)}")
-    named = f"{wording.one_line(agent)}'s plan" if tool == PLAN else f"{wording.one_line(agent)} {words}"
-    parts: list[tuple[str, str]] = [(named, "bold")]
-    proposal, given = request.get("proposal"), request["input"]
-    path = proposal["path"] if proposal else given.get("file_path") if isinstance(given, dict) else None
-    paths = [str(path)] if path else acp_paths(given)
-    if len(paths) == 1:
-        parts.append((f" {wording.one_line(wording.shown_path(paths[0], root))}", "$accent"))
-        links = request.get("link_targets")
-        if isinstance(links, Mapping) and paths[0] in links:
-            parts.append((f" → {wording.one_line(links[paths[0]])}", "$no"))
-    elif paths:
-        parts.append((f" {len(paths)} files", "$accent"))
+    # Approvals from before the server's update have no title.
+    told = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
+    parts: list[tuple[str, str]] = [(wording.one_line(told["text"]), "bold")]
+    if path := told.get("path"):
+        parts.append((f" {wording.one_line(path)}", "$accent"))
+        links = request.get("link_targets") or {}
+        if end := links.get(path) or links.get(f"{root}/{path}"):
+            parts.append((f" → {wording.one_line(end)}", "$no"))
     if found is not None:
         parts += [(f"  +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
     asker = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
@@ -67,9 +64,9 @@ def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     if state.busy:
         return {"accept": Content("Sending…")}
     if answers.questions(request):
-        return {"accept": _label("^s", "Answer"), "reject": Content("Do not answer")}
+        return {"accept": _label("^s", "Next" if state.next_question else "Answer"), "reject": Content("Do not answer")}
     if state.mode == "edit":
-        return {"accept": _label("^s", "Accept with my edits"), "back": _label("Esc", "Back")}
+        return {"accept": _label("^s", "Accept edited version"), "back": _label("Esc", "Back")}
     if state.mode == "reject":
         return {"reject": _label("Enter", "Reject"), "back": _label("Esc", "Back")}
     return _ways_of_reading(request, state)
@@ -77,21 +74,30 @@ def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
 
 def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     plan = request["tool_name"] == PLAN
-    accept = "Accept with my edits" if state.edited else "Approve the plan" if plan else "Accept"
+    accept = "Accept edited version" if state.edited else "Approve" if plan else "Accept"
     found = {"accept": _label("a", accept)}
-    if not answers.why_not_edited(request):
+    if not answers.why_not_edited(request, may_run=state.may_remember):
         found["edit"] = _label("e", "Edit")
     found["reject"] = _label("r", "Keep planning" if plan else "Reject")
     if state.edited:
         found["undo"] = Content("Without my edits")
     if request.get("truncated"):
-        found["more"] = _label("Space", f"Show all ({wording.size(request['truncated']['bytes'])})")
+        found["more"] = _label("Space", f"Show all ({size(request['truncated']['bytes'])})")
     elif state.unseen:
         found["more"] = _label("Space", f"{state.unseen} more line{'' if state.unseen == 1 else 's'}")
-    always = wording.always_words(request.get("suggestions"))
+    always = always_words(request)
     if always and state.may_remember and not state.edited:
-        found["always"] = _label("w", f"Always: {always}")
+        found["always"] = _label("w", always)
     return found
+
+
+def always_words(request: answers.Request) -> str:
+    """What ``remember`` would change, all of it; empty if it would change nothing."""
+    told = request.get("always") or ()
+    if request["tool_name"] == PLAN and answers.only_accepts_edits(request):
+        return "Approve and accept edits"
+    texts = [f"{one['text']} ({one['saved_in']})" if one.get("saved_in") else str(one["text"]) for one in told]
+    return wording.one_line("; ".join(texts))
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
@@ -108,7 +114,7 @@ def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
 def notice(request: answers.Request, state: ApprovalState, found: Difference | None) -> str:
     if state.settled is not None:
         first = wording.first_words(state.settled)
-        return f"{first} What you had written was not used; it stays here until you close this."
+        return f"{first} What you entered wasn’t used. It’s kept here until you close this."
     if not state.may_answer:
         return "This device has read-only access."
     if state.hasty and (why_not := why_not_accepted(request, state)):
@@ -127,7 +133,19 @@ def circumstances(request: answers.Request) -> list[Part]:
     """The reason for the question. It may be long, so it is shown in the same field as the call."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []
-    return found + ([Part("field", wording.one_line(path), "Path")] if path else [])
+    found += [Part("field", wording.one_line(path), "Path")] if path else []
+    return found + risks(request)
+
+
+def risks(request: answers.Request) -> list[Part]:
+    """The parts of the input to look at twice: one line for each kind of risk."""
+    marked: dict[str, list[str]] = {}
+    for one in request.get("risks") or ():
+        pieces = marked.setdefault(str(one["text"]), [])
+        piece = answers.piece(request, one)
+        if piece and piece not in pieces:
+            pieces.append(piece)
+    return [Part("warning", f"{text}: {', '.join(pieces)}" if pieces else text) for text, pieces in marked.items()]
 
 
 def _label(key: str, words: str) -> Content:

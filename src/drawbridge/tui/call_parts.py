@@ -45,11 +45,6 @@ def parts(tool: str, given: Any, proposal: Mapping[str, Any] | None = None, link
     return [*found, *_of_tool(tool, given, proposal)]
 
 
-def acp_paths(given: Any) -> list[str]:
-    """The files that an ACP tool call would change."""
-    return [path for path, _, _ in _diffs(given)] if isinstance(given, Mapping) else []
-
-
 def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
     if proposal is not None:
         yield from _fields(given, OF_PROPOSAL.get(tool, frozenset()))

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
+from drawbridge.tui.reviews import Reviews
 from drawbridge.tui.server_address import ServerAddress
 from drawbridge.tui.store import Project, Projects
 
@@ -24,6 +25,10 @@ TOO_FAR: Final = 1_000
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
+
+
+LONGEST_SHOWN: Final = 100
+"""Characters of a prompt in a message about it."""
 
 
 class Unsent(NamedTuple):
@@ -44,6 +49,7 @@ class Client:
         self.name = name or own_name()
         self.connection = Connection(find, self.name)
         self.projects = Projects()
+        self.reviews = Reviews()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self.features: frozenset[str] | None = None
@@ -52,6 +58,8 @@ class Client:
         """The permission modes that this server accepts; None until it has reported them, or if it does not."""
         self._ids: set[str] = set()
         """The ids that the server has given this client: another one on every connection."""
+        self.scope = ""
+        """Of this device: what it may do."""
         self.agents: list[str] = []
         """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None
@@ -91,7 +99,9 @@ class Client:
         self.modes = frozenset(hello["modes"]) if "modes" in hello else None
         self.agents = list(hello["agents"])
         self.name = hello["device"]["name"] or self.name
+        self.scope = str(hello["device"].get("scope", ""))
         self._ids.add(hello["client_id"])
+        self.reviews.begin()
         await ask("unsubscribe", {"topics": ["stats"]})
         await ask("subscribe", {"topics": ["projects", "approvals"]})
         await ask("project_list")
@@ -121,7 +131,8 @@ class Client:
         except RequestError as error:
             self.on_refused(one, error)
         finally:
-            self.unsent.remove(one)
+            if one in self.unsent:
+                self.unsent.remove(one)
             self.on_change()
 
     async def answer(
@@ -184,6 +195,20 @@ class Client:
             conversation.append(map(record_in, answer["data"]["messages"]))
             self.on_change()
 
+    async def prompt_of(self, queued: Mapping[str, Any]) -> str:
+        """The whole prompt of an entry of the queue. Raises ``RequestError``."""
+        if not queued.get("cut"):
+            return str(queued["prompt"])
+        record = await self.whole(f"{self._id}:{queued['seq']}")
+        return str(record["message"]["message"]["prompt"])
+
+    async def around(self, seq: int) -> None:
+        """Loads the part of the history that contains the record ``seq``. Raises ``RequestError``."""
+        conversation = self.conversation
+        if conversation is not None and not conversation.first <= seq <= conversation.last:
+            conversation.jump(min(seq + PAGE // 2, conversation.cursor))
+            await self.older()
+
     async def latest(self) -> None:
         """Loads the end of the conversation. Raises ``RequestError``."""
         if self.conversation is not None and not self.conversation.at_end:
@@ -202,10 +227,51 @@ class Client:
         record: Message = json.loads(found)
         return record
 
+    async def review(self, project: str) -> Message:
+        """The open review of a project. Raises ``RequestError``."""
+        data: Message = (await self.connection.ask("review_get", project=project, lasting=True))["data"]
+        return data
+
+    async def decide_review(self, project: str, wish: Message) -> Message:
+        """Decides a part of the review; returns what is left of it. Raises ``RequestError``."""
+        data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
+        return data
+
+    async def comment(self, project: str, wish: Message, id: str | None = None) -> None:
+        """Writes, changes, removes, resolves or reopens a comment. ``id``: of the request. Raises ``RequestError``."""
+        await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
+
+    async def submit_comments(self, project: str, drafts: str) -> Message:
+        """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the person has seen. Raises
+        ``RequestError``."""
+        answer = await self.connection.ask("review_submit", {"drafts": drafts}, project=project, lasting=True)
+        accepted: Message = answer["data"]
+        return accepted
+
+    async def withdraw_comments(self, project: str) -> None:
+        """Makes drafts again of the comments that wait for an agent. Raises ``RequestError``."""
+        await self.connection.ask("review_withdraw", project=project, lasting=True)
+
+    async def commit(self, project: str, wish: Message) -> Message:
+        """Commits what was kept; returns the ``ReviewCommitted``. Raises ``RequestError``; OFFLINE: it may have been done."""
+        data: Message = (await self._ask("review_commit", wish, project))["data"]["data"]
+        return data
+
+    async def push(self, project: str, wish: Message) -> Message:
+        """Pushes the current branch; returns the ``ReviewPushed``. Raises ``RequestError``; OFFLINE: it may have been done."""
+        data: Message = (await self._ask("review_push", wish, project))["data"]["data"]
+        return data
+
+    async def file_text(self, project: str, path: str) -> str | None:
+        """The text of a file as it is now; None if it is not a text, or is only known in part. Raises ``RequestError``."""
+        data = (await self._ask("file_read", {"path": path}, project))["data"]
+        return None if data.get("truncated") else data.get("text")
+
     # Messages of the server.
 
     def _received(self, message: Message) -> None:
         self.projects.take(message)
+        self.reviews.take(message)
         conversation = self.conversation
         if conversation is not None and message.get("project_id") == conversation.id:
             self._follow(message, conversation)
@@ -215,27 +281,44 @@ class Client:
 
     def _follow(self, message: Message, conversation: Conversation) -> None:
         record, data = record_of(message), message["data"]
+        self._note_removal(message, conversation)
         if record is not None:
             conversation.take(record)
         elif message["type"] == "accepted":
             self._accepted(message, conversation)
+        elif message["type"] == "update" and data["update_type"] == "queue_changed":
+            conversation.queue = list(data["data"]["queue"])
+        elif message["type"] == "update" and data["update_type"] == "agent_state":
+            conversation.agent = data["data"]
         elif message["type"] == "agent_message":
             conversation.take_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":
             self.on_project_removed()
+
+    def _note_removal(self, message: Message, conversation: Conversation) -> None:
+        """Reports a prompt of this client's that another one has removed from the queue."""
+        data = message["data"]
+        if message["type"] != "update" or data["update_type"] != "run_finished" or not data["data"].get("removed_by"):
+            return
+        removed = data["data"]
+        prompt = next((one for one in conversation.queue if one["run_id"] == removed["run_id"]), None)
+        if prompt is not None and prompt.get("client_id") in self._ids and removed.get("client_id") not in self._ids:
+            by = self.called({"by": removed["removed_by"]})
+            self.on_warning(f"{by} removed your prompt from the queue: {prompt['prompt'][:LONGEST_SHOWN]}")
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
         """The server reports a prompt to all clients but its sender, which receives this answer instead."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is None:
             return
+        self.unsent.remove(one)
         data = message["data"]
         known = any(queued["run_id"] == data["run_id"] for queued in conversation.queue)
         if data["position"] > 0 and not known:
             queued = {"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt}
             conversation.queue = [*conversation.queue, queued]
         if message.get("seq") is not None:
-            said = {"type": "user", "message": {"prompt": one.prompt}, "by": self.name}
+            said = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
             now = datetime.now(UTC).isoformat()
             conversation.take(Record(message["seq"], now, "client", said))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -53,14 +54,15 @@ def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int,
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text with ``styles``, whose positions refer to ``raw``."""
+    """A line as harmless text with ``styles``, whose positions refer to ``raw``. It is drawn behind a blank."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
         for start, end, style in styles:
             text.stylize(style, start, end)
         return text
-    for character, piece in zip(raw, harmless_pieces(raw), strict=True):
+    # An accent that begins the line would be drawn on the blank.
+    for character, piece in zip(raw, harmless_pieces(f" {raw}")[1:], strict=True):
         shown += " " * (TAB - cell_len(shown) % TAB) if character == "\t" else piece
         places.append(len(shown))
     text = Text(shown, no_wrap=True, end="")
@@ -69,18 +71,41 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
     return text
 
 
-class DiffLines:
-    """A difference at one width: its number of lines, and each line when it is needed."""
+def _folded(text: str, width: int) -> list[str]:
+    """At least one line. ``chop_cells`` has none for a text of no width, such as an emoji's colour of skin by itself."""
+    return chop_cells(text, width) or [text]
 
-    def __init__(self, found: Difference, proposal: tuple[str, str, str], palette: Palette, width: int) -> None:
-        path, old_text, new_text = proposal
+
+class DiffLines:
+    """A difference at one width: its number of lines, and each line when it is needed.
+
+    ``above``: lines of the whole old and the whole new text that precede the two texts. ``highest``: a number of a line for
+    which there is to be room, so that several differences are aligned.
+    """
+
+    def __init__(
+        self,
+        found: Difference,
+        proposal: tuple[str, str, str],
+        palette: Palette,
+        width: int,
+        *,
+        above: tuple[int, int] = (0, 0),
+        highest: int = 1,
+    ) -> None:
+        self._proposal = proposal
         self._palette = palette
         self._width = width
         self._lines = found.lines
-        self._digits = len(str(max((line.number for line in found.lines), default=1)))
+        self._above = above
+        self._digits = len(str(max(highest, max(map(self._number, found.lines), default=1))))
         self._room = max(8, width - self._digits - 4)
-        self._colours = {"removed": colours(old_text, path, palette), "added": colours(new_text, path, palette)}
         self._starts = [0, *accumulate(map(self._height, found.lines))]
+
+    @cached_property
+    def _colours(self) -> dict[str, list[list[tuple[int, int, Style]]]]:
+        path, old_text, new_text = self._proposal
+        return {"removed": colours(old_text, path, self._palette), "added": colours(new_text, path, self._palette)}
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -89,15 +114,27 @@ class DiffLines:
         row = bisect_right(self._starts, at) - 1
         return self._strip(self._lines[row], at - self._starts[row])
 
+    def start(self, row: int) -> int:
+        """The strip with which a line of the difference begins; of the number of lines, the number of strips."""
+        return self._starts[row]
+
+    def row(self, at: int) -> int:
+        """The line of the difference to which a strip belongs."""
+        return bisect_right(self._starts, at) - 1
+
     def strips(self, most: int) -> Iterator[Strip]:
         for at in range(min(most, len(self))):
             yield self[at]
+
+    def _number(self, line: Line) -> int:
+        """Of the line in the whole text."""
+        return line.number + self._above[line.kind != "removed"]
 
     def _height(self, line: Line) -> int:
         raw = line.text
         if raw.isascii() and raw.isprintable():
             return max(1, -(-len(raw) // self._room))
-        return max(1, len(chop_cells(line_text(raw, ()).plain, self._room)))
+        return len(_folded(line_text(raw, ()).plain, self._room))
 
     def _strip(self, line: Line, piece: int) -> Strip:
         palette = self._palette
@@ -109,10 +146,10 @@ class DiffLines:
             )
         wash, mark, sign = self._shades(line.kind)
         text = line_text(line.text, self._styles(line, mark))
-        pieces = chop_cells(text.plain, self._room) if text.plain else [""]
+        pieces = _folded(text.plain, self._room)
         start = sum(map(len, pieces[:piece]))
         part = text[start : start + len(pieces[piece])] if pieces[piece] else Text("")
-        number = f"{line.number if piece == 0 else '':>{self._digits + 1}} "
+        number = f"{self._number(line) if piece == 0 else '':>{self._digits + 1}} "
         segments = [
             Segment(number, wash + Style(color=palette.soft)),
             Segment(f"{SIGNS[line.kind] if piece == 0 else ' '} ", wash + sign),

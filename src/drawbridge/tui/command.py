@@ -1,13 +1,16 @@
-"""``drawbridge attach``: finds the server, reports what is wrong, and opens the screen."""
+"""``drawbridge attach`` and ``drawbridge review``: find the server, report what is wrong, and open the screen."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from drawbridge.core.errors import BadSetting
+from drawbridge.core.terminal_text import Terminal
 from drawbridge.settings.attach import AttachSettings
+from drawbridge.text.review_words import numbers
 from drawbridge.tui.app import AttachApp, StartView
 from drawbridge.tui.client import Client
 from drawbridge.tui.colours import Palette, of_terminal
@@ -16,12 +19,29 @@ from drawbridge.tui.server_address import Finder, is_here
 
 def run(project: str | None, settings: AttachSettings) -> int:
     """Blocks until the person leaves; the exit code. ``project``: its name, path or id."""
-    finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadSetting("attach requires a terminal for its input and output.")
+    finder = _finder(settings)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
     return 0
+
+
+def review(given: str, settings: AttachSettings) -> int:
+    """As ``run``, with the review of a directory. Says so if there is nothing to review. Raises ``NoServer``."""
+    finder = _finder(settings)
+    directory = os.path.realpath(given)
+    if is_here(finder.find().url) and not os.path.isdir(directory):
+        raise BadSetting(f"{given} is not a directory. Name one whose changes you want to review.")
+    if not asyncio.run(decide(finder, directory, of_terminal())):
+        shown = Terminal(sys.stdout)
+        shown.write(f"There is nothing to review in {shown.plain(directory)}.\n")
+    return 0
+
+
+def _finder(settings: AttachSettings) -> Finder:
+    finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadSetting("requires a terminal for its input and output. Run it without pipes; over SSH use `ssh -t`.")
+    return finder
 
 
 async def attach(finder: Finder, project: str | None, directory: str, palette: Palette) -> None:
@@ -29,6 +49,35 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
     client = Client(finder.find)
     first = await begin(client, project, directory if is_here(finder.find().url) else "")
     await AttachApp(client, palette, first).run_async()
+
+
+async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
+    """False, and nothing is drawn, if there is nothing to review."""
+    client = Client(finder.find)
+    first = await begin_review(client, directory)
+    if first is None:
+        return False
+    await AttachApp(client, palette, first).run_async()
+    return True
+
+
+async def begin_review(client: Client, directory: str) -> StartView | None:
+    """Connects and returns the review to show first: of a project in ``directory``, else of the nearest one around it.
+
+    None if no such project has changes to decide about; the connection is closed then. Raises ``NoServer`` or ``BadSetting``.
+    """
+    await client.connection.open()
+    client.projects.take(await client.connection.first("project_list"))
+    for path in (directory, *map(str, Path(directory).parents)):
+        # All terminal sessions of a directory share one review.
+        there = (one for one in reversed(client.projects.sorted()) if one["path"] == path)
+        reviews = {bool(one.get("desk")): one["id"] for one in there}
+        for project in reviews.values():
+            found = await client.connection.first("review_get", project)
+            if found["type"] == "review" and numbers(found["data"]).files:
+                return StartView(project=project, review=True)
+    await client.connection.close()
+    return None
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:

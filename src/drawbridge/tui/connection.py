@@ -85,11 +85,12 @@ class Connection:
         except (OSError, WebSocketException, TimeoutError) as error:
             raise NoServer(_no_server(address, error)) from None
 
-    async def first(self, type: str) -> Message:
-        """The answer to one request, before ``run``. Raises ``NoServer``."""
+    async def first(self, type: str, project: str | None = None) -> Message:
+        """The answer to one request, before ``run``; it may be an error. Raises ``NoServer``."""
         assert self._socket is not None
         try:
-            await self._socket.send(json.dumps({"type": type, "data": {}, "request_id": type}))
+            about = {} if project is None else {"project_id": project}
+            await self._socket.send(json.dumps({"type": type, **about, "data": {}, "request_id": type}))
             async with asyncio.timeout(OPENING_SECONDS):
                 while (answer := json.loads(await self._socket.recv())).get("request_id") != type:
                     pass

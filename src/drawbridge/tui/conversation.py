@@ -12,8 +12,14 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from drawbridge.text.counts import counted
+from drawbridge.text.review_words import decided_words
+
 MOST_ITEMS: Final = 600
 """The most items in memory: each is laid out once, and again when the terminal's width changes."""
+
+NEVER: Final = 2**63
+"""Greater than any ``seq``: the run of a prompt that was removed from the queue never begins."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
@@ -71,6 +77,8 @@ class Conversation:
         """The resolutions of approvals, by id, as far as they were received."""
         self.run: Json | None = None
         self.queue: list[Json] = []
+        self.agent: Json = {}
+        """The agent's state as it reports it: ``agent_state`` of the protocol."""
         self.live = ""
         """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
@@ -81,6 +89,25 @@ class Conversation:
         self._results: dict[str, Result] = {}
         self._questions: dict[str, Item] = {}
         self._snapshot = 0
+        self._prompts: dict[str, Record] = {}
+        """By run id, the prompts whose runs have not begun, as far as that is known."""
+        self._edits: dict[str, Record] = {}
+        """By run id, the record with the text that a prompt was given in the queue."""
+        self._begun: dict[str, int] = {}
+        """By run id, the ``seq`` at which the run began, or ended if it never began."""
+        self._accepted: dict[str, Json] = {}
+        """By run id, prompts that neither the queue nor a run contains yet."""
+
+    @property
+    def waiting(self) -> list[Json]:
+        """The prompts whose runs have not begun, the next one first."""
+        queued = [one for one in self.queue if one["position"] > 0]
+        known = {one["run_id"] for one in queued}
+        run = self.run
+        if run is not None and "prompt" in run and not run.get("started_at") and run["run_id"] not in self._begun:
+            known.add(run["run_id"])
+            queued.insert(0, run)
+        return [one for id, one in self._accepted.items() if id not in known] + queued
 
     @property
     def has_older(self) -> bool:
@@ -91,7 +118,7 @@ class Conversation:
         return self.last >= self.cursor
 
     def join(self, snapshot: Json, *, restart: bool) -> None:
-        """The snapshot of ``project_joined``. ``anew``: what was known is not continued."""
+        """The snapshot of ``project_joined``. ``restart``: what was known is not continued."""
         if restart:
             self.cursor = self.last = snapshot["last_seq"]
             self.first = snapshot["last_seq"] + 1
@@ -100,8 +127,10 @@ class Conversation:
         self._snapshot = snapshot["last_seq"]
         self.run = snapshot["run"]
         self.queue = list(snapshot["queue"])
+        self.agent = snapshot.get("agent_state") or {}
         self.open = {one["approval_id"]: one for one in snapshot["open_approvals"]}
         self.live = ""
+        self._accepted.clear()
         self._drain()
 
     def take(self, record: Record) -> None:
@@ -129,7 +158,9 @@ class Conversation:
             return
         behind, self.items = self.items, []
         for record in older:
-            self._show(record)
+            self._note_begin(record)
+        for record in older:
+            self._show(record, behind)
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
@@ -137,9 +168,18 @@ class Conversation:
             self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 
+    def jump(self, last: int) -> None:
+        """Releases everything in memory: what ``prepend`` adds next ends with the record ``last``."""
+        self._release([])
+        self._results.clear()
+        self.first, self.last = last + 1, last
+
     def append(self, records: Iterable[Record]) -> None:
         """Adds records after ``last``, if the end was released."""
-        for record in records:
+        newer = list(records)
+        for record in newer:
+            self._note_begin(record)
+        for record in newer:
             if record.seq == self.last + 1:
                 self._show(record)
                 self.last = record.seq
@@ -150,6 +190,7 @@ class Conversation:
         while record := self._early.pop(self.cursor + 1, None):
             shown = self.at_end
             self.cursor = record.seq
+            self._note_begin(record)
             self._follow(record)
             if shown:
                 self._show(record)
@@ -173,7 +214,12 @@ class Conversation:
         ended = record.direction == "claude" and message.get("type") in ("assistant", "result")
         if ended and not message.get("parent_tool_use_id"):
             self.live, self.thinking = "", False
-        if record.direction != "server" or record.seq <= self._snapshot:
+        if record.seq <= self._snapshot:
+            return
+        if record.direction == "client" and self._waits(record):
+            id = message["run_id"]
+            self._accepted[id] = {"run_id": id, "position": 0, "prompt": _prompt_in(message)}
+        if record.direction != "server":
             return
         data = message.get("message", {})
         match message.get("subtype"):
@@ -193,6 +239,69 @@ class Conversation:
 
     def _dequeue(self, run_id: str) -> None:
         self.queue = [one for one in self.queue if one["run_id"] != run_id]
+        self._accepted.pop(run_id, None)
+
+    # The place of a prompt is where its run begins: the answers to those before it come first.
+
+    def _note_begin(self, record: Record) -> None:
+        message = record.message if isinstance(record.message, dict) else {}
+        data = message.get("message")
+        if record.direction != "server" or not isinstance(data, dict) or not isinstance(data.get("run_id"), str):
+            return
+        match message.get("subtype"):
+            case "prompt_edited":
+                self._edits[data["run_id"]] = record
+            case "run_started":
+                self._begun[data["run_id"]] = record.seq
+            case "run_finished":
+                self._begun.setdefault(data["run_id"], NEVER if data.get("removed_by") else record.seq)
+
+    def _waits(self, record: Record) -> bool:
+        """Whether the record is a prompt that is shown when its run begins, and not earlier."""
+        run = _run_of(record)
+        if run is None or run in self._begun:
+            return False
+        return record.seq > self._snapshot or any(one["run_id"] == run for one in self.waiting)
+
+    def _show_prompt(self, record: Record, behind: list[Item]) -> None:
+        """``behind``: the items after those that are being added. Without a known beginning of its run, a prompt that does not
+        wait is shown at its own record for now."""
+        run = _run_of(record)
+        begun = None if run is None else self._begun.get(run)
+        if run is not None and (begun is None or begun > record.seq):
+            self._prompts[run] = record
+        if begun is None or begun <= record.seq:
+            if not self._waits(record):
+                self._add_prompt(record, record.seq)
+        elif self.first <= begun <= self.last and all(item.data.get("run") != run for item in behind):
+            self.items, before = [], self.items
+            self._add_prompt(record, begun)
+            at = next((at for at, item in enumerate(behind) if item.seq >= begun), len(behind))
+            behind[at:at], self.items = self.items, before
+
+    def _show_prompt_of(self, run: str, seq: int) -> None:
+        """The run begins with the record ``seq``, or ends with it without having begun."""
+        prompt = self._prompts.get(run)
+        if prompt is not None and prompt.seq < seq and self._begun.get(run) == seq:
+            self.items = [item for item in self.items if item.data.get("record") != prompt.seq]
+            self._add_prompt(prompt, seq)
+            del self._prompts[run]
+
+    def _with_prompt(self, finished: Json) -> dict[str, Any]:
+        """The end of a run. If its prompt was removed from the queue, ``prompt`` is added."""
+        if not finished.get("removed_by"):
+            return dict(finished)
+        prompt, edit = self._prompts.pop(finished["run_id"], None), self._edits.get(finished["run_id"])
+        known = edit or prompt
+        return {**finished, "prompt": _prompt_in(known.message) if known is not None else ""}
+
+    def _add_prompt(self, record: Record, seq: int) -> None:
+        """Adds it as it was sent. ``seq``: of the record at which it is shown."""
+        run = _run_of(record)
+        sent = self._edits.get(run or "", record)
+        by = record.message.get("by") if isinstance(record.message, dict) else None
+        shown = record._replace(seq=seq, truncated=sent.truncated)
+        self._add(shown, "prompt", {"text": _prompt_in(sent.message), "by": by, "run": run, "record": record.seq})
 
     # The items of a record.
 
@@ -201,12 +310,10 @@ class Conversation:
         self.items.append(item)
         return item
 
-    def _show(self, record: Record) -> None:
+    def _show(self, record: Record, behind: list[Item] | None = None) -> None:
         message = record.message if isinstance(record.message, dict) else {}
         if record.direction == "client":
-            inner = message.get("message")
-            text = inner.get("prompt", "") if isinstance(inner, dict) else ""
-            self._add(record, "prompt", {"text": str(text), "by": message.get("by")})
+            self._show_prompt(record, [] if behind is None else behind)
         elif record.direction == "server":
             self._show_event(record, message)
         elif message.get("type") in ("assistant", "user"):
@@ -259,15 +366,36 @@ class Conversation:
                 if question is not None:
                     question.data["answer"] = data
                     question.version += 1
-            case "run_started" if self.run is not None and self.run["run_id"] == data["run_id"]:
-                self.run = {"started_at": record.timestamp, **self.run}
+            case "run_started":
+                if self.run is not None and self.run["run_id"] == data["run_id"]:
+                    self.run = {"started_at": record.timestamp, **self.run}
+                self._show_prompt_of(data["run_id"], record.seq)
             case "run_finished":
                 self.cost += data.get("cost_usd") or 0
-                self._add(record, "finished", dict(data))
+                self._show_prompt_of(data["run_id"], record.seq)
+                self._add(record, "finished", self._with_prompt(data))
+            case "run_reverted":
+                files = counted(len(data.get("files") or ()), "file")
+                self._add(record, "notice", {"by": data["by"], "text": f"undid the changes to {files}"})
+            case "review_decided" if data.get("by"):
+                self._add(record, "notice", {"by": data["by"], "text": decided_words(data)})
             case "session_reset":
-                self._add(record, "notice", {"text": "A new session begins here"})
+                self._add(record, "notice", {"text": "New session"})
             case "session_changed" if data.get("fork_from"):
                 self._add(record, "notice", {"text": "A copy of an earlier session continues here"})
+
+
+def _run_of(record: Record) -> str | None:
+    """The run that begins with this prompt; None for a record without one, and for a message into a run."""
+    message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
+    run = message.get("run_id")
+    return run if isinstance(run, str) and not message.get("steer") else None
+
+
+def _prompt_in(message: Any) -> str:
+    """The text of a prompt's record, or of an edit's."""
+    inner = message.get("message") if isinstance(message, dict) else None
+    return str(inner.get("prompt", "")) if isinstance(inner, dict) else ""
 
 
 def result_text(content: Any) -> str:

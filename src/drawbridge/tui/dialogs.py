@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
@@ -16,22 +16,45 @@ from textual.widgets.option_list import Option
 from drawbridge.tui.wording import MODES, mode, one_line
 
 KEYS: Final = (
-    ("a", "accept what is asked"),
+    ("a", "accept"),
     ("e", "edit it first: what you see is what is written"),
     ("r", "reject it with a reason"),
     ("w", "always: the agent's own suggestion, in words"),
     ("Ctrl-S", "accept with your edits; answer"),
-    ("/", "to the prompt box; Enter sends, Ctrl-J starts a new line"),
+    ("/", "go to the message box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand it; show all of a shortened text"),
     ("Space", "the next page of the approval"),
     ("g  G", "up, and to the end"),
-    ("s", "stop the run"),
-    ("m", "what the agent asks about"),
+    ("v", "review: keep, undo or edit what the runs have changed"),
+    ("f", "find words in this project's history"),
+    ("s  S", "stop the run; also remove the prompts that wait"),
+    ("t", "the queue: edit, move or remove a prompt, or send it now"),
+    ("m", "permission mode: what the agent asks about"),
     ("p", "all projects; n adds one there"),
     ("?", "these keys"),
     ("q", "quit (also Ctrl-Q); the agent continues to work"),
+)
+
+REVIEW_KEYS: Final = (
+    ("j  k", "to the next change; to the previous one (also the arrows)"),
+    ("Space", "the next page (also PgDn, PgUp)"),
+    ("a", "keep the change"),
+    ("u", "undo it: the file loses exactly this change"),
+    ("e", "write other lines in its place"),
+    ("Ctrl-S", "keep your edited version"),
+    ("c", "comment: on the change's lines, or on those that j k J K choose; Enter writes it"),
+    ("d", "discard your edit, or the comment that you have not added"),
+    ("A  U", "keep, undo all changes of the file"),
+    ("K  X", "keep, undo all changes"),
+    ("S", "send all comments that were not sent yet to the agent"),
+    ("C", "all comments: edit, remove, resolve or reopen one"),
+    ("M", "commit what was kept, where the server allows that"),
+    ("g  G", "to the first change, and to the last"),
+    ("Esc", "leave a field; go back"),
+    ("?", "these keys"),
+    ("q", "quit (also Ctrl-Q)"),
 )
 
 
@@ -51,7 +74,7 @@ class ModeDialog(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content("What it asks about"), classes="title")
+            yield Static(Content("Permission mode"), classes="title")
             words = [one_line(mode(self._project, name)) for name in self._modes]
             yield OptionList(*map(Content, words))
 
@@ -84,7 +107,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             yield Static(Content("Add a project"), classes="title")
             if self._why:
                 yield Static(Content(one_line(self._why)))
-            yield Static(Content("Directory on the server's machine:"))
+            yield Static(Content("Folder on the server:"))
             yield Input(self._path, compact=True, classes="path", select_on_focus=False)
             yield Static(Content("Agent:"))
             yield OptionList(*(Option(Content(one_line(agent)), id=agent) for agent in self._agents))
@@ -107,14 +130,47 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             self.dismiss(NewProject(path, self._agents[place]))
 
 
+class ConfirmDialog(ModalScreen[bool]):
+    """Asks once before something is done to many things. ``yes``: what ``y`` does, in a word."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", show=False),
+        Binding("n,escape", "dismiss(False)", show=False),
+    ]
+
+    def __init__(self, question: str, text: str, yes: str) -> None:
+        super().__init__()
+        self._question = question
+        self._text = text
+        self._yes = yes
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide"):
+            yield Static(Content(one_line(self._question)), classes="title")
+            if self._text:
+                yield Static(Content(one_line(self._text)))
+            yield Static(Content(f"y {self._yes} · Esc Cancel"), classes="hint")
+
+
 class HelpDialog(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,enter", "dismiss(None)", "back"),
         Binding("q", "app.quit", show=False),
+        Binding("j,down", "scroll(1)", show=False),
+        Binding("k,up", "scroll(-1)", show=False),
     ]
 
+    def __init__(self, keys: Sequence[tuple[str, str]] = KEYS) -> None:
+        super().__init__()
+        self._listed = keys
+
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
+        with VerticalScroll(classes="dialog wide help", can_focus=False):
             yield Static(Content("Keys, outside of text fields"), classes="title")
-            for key, words in KEYS:
-                yield Static(Content.assemble((f"{key:<7}", "$accent bold"), f" {words}"))
+            for key, words in self._listed:
+                with Horizontal():
+                    yield Static(Content(key), classes="key")
+                    yield Static(Content(words))
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)

@@ -58,10 +58,12 @@ class LinesView(ScrollView, can_focus=True):
         return len(self._lines) - self._seen
 
     def look(self) -> None:
-        """Records which lines are on the screen now."""
+        """Records which lines are on the screen now: none while another view is in front."""
         try:
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):
+            return
+        if not self.screen.is_active:
             return
         shown = self.content_region.intersection(place.clip)
         top = self.scroll_offset.y + shown.y - self.content_region.y

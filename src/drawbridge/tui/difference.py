@@ -47,7 +47,7 @@ def difference(old_text: str, new_text: str) -> Difference:
     for hunk in hunks:
         for offset in range(min(hunk.old_count, hunk.new_count)):
             pair = hunk.old_start + offset, hunk.new_start + offset
-            marks["removed", pair[0]], marks["added", pair[1]] = _marked_words(old[pair[0]], new[pair[1]])
+            marks["removed", pair[0]], marks["added", pair[1]] = marked_words(old[pair[0]], new[pair[1]])
     lines = [*_lines(unified(old, new, hunks), marks, len(old))]
     return Difference(
         lines,
@@ -72,7 +72,7 @@ def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], 
         yield Line("skipped", "", total - heard)
 
 
-def _marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+def marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
     """The words in which two lines differ; empty if they have hardly anything in common."""
     if len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
         return (), ()

@@ -19,7 +19,8 @@ from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
 
-from drawbridge.core.terminal_text import harmless, harmless_pieces
+from drawbridge.core.terminal_text import harmless_pieces
+from drawbridge.text.counts import size
 from drawbridge.tui import wording
 from drawbridge.tui.call_parts import Part, parts
 from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
@@ -76,13 +77,15 @@ class Painter:
             case "finished":
                 yield from self._finished(data, width)
             case "notice":
-                yield self._rule(data["text"], width, Style(color=palette.soft))
+                by = data.get("by")
+                text = f"{'You' if by == self.me else by} {data['text']}" if by else data["text"]
+                yield self._rule(text, width, Style(color=palette.soft))
 
     def prompt(self, who: str, timestamp: str, text: str, width: int) -> Iterator[Strip]:
         wash = Style(color=self.palette.ink, bgcolor=self.palette.accent_wash)
         bar = Segment("▎ ", wash + Style(color=self.palette.accent))
         head = [
-            Segment(harmless(who), wash + Style(color=self.palette.accent, bold=True)),
+            Segment(wording.one_line(who), wash + Style(color=self.palette.accent, bold=True)),
             Segment(f"  {wording.clock(timestamp)}", wash + Style(color=self.palette.soft)),
         ]
         yield Strip([bar, *head]).crop_extend(0, width, wash)
@@ -145,10 +148,10 @@ class Painter:
 
     def _field(self, part: Part, width: int) -> list[Strip]:
         """A long value begins on a line of its own and is indented, so that it can't look like another field."""
-        name, danger = f"{harmless(part.name)}: ", part.kind == "danger"
+        name, danger = f"{wording.one_line(part.name)}: ", part.kind == "danger"
         colour = self.palette.no if danger else self.palette.ink
         label = Style(color=self.palette.no if danger else self.palette.soft)
-        value = harmless(part.text) if "\n" not in part.text else ""
+        value = wording.one_line(part.text) if "\n" not in part.text else ""
         if value and cell_len(name) + cell_len(value) <= width:
             return [Strip([Segment(name, label), Segment(value, Style(color=colour))])]
         indent = Segment("  ")
@@ -198,7 +201,7 @@ class Painter:
             text = result.text or "(nothing)"
             yield from self.plain(text[:RESULT_CHARACTERS], width, self.palette.soft)
             if len(text) > RESULT_CHARACTERS:
-                left = wording.size(len(text) - RESULT_CHARACTERS)
+                left = size(len(text) - RESULT_CHARACTERS)
                 yield from self.plain(f"… {left} more", width, self.palette.soft)
 
     def _settled(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
@@ -220,10 +223,10 @@ class Painter:
         if folded:
             return
         if answer.get("edited") and request["tool_name"] != wording.QUESTIONS:
-            yield from self.plain("As it was accepted:", width, palette.soft)
+            yield from self.plain("Accepted version", width, palette.soft)
             yield from self._accepted(request, answer, width)
         if proposal:
-            yield from self.plain("As it was proposed:", width, palette.soft)
+            yield from self.plain("Proposed version", width, palette.soft)
             yield from self.diff(proposal, width)
 
     def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
@@ -237,8 +240,14 @@ class Painter:
 
     def _finished(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
         outcome = data.get("outcome", "")
-        words = [wording.OUTCOMES.get(outcome, str(outcome))]
-        words += [wording.duration(data["duration_ms"])] if isinstance(data.get("duration_ms"), int | float) else []
+        removed = data.get("removed_by")
+        words = [f"Removed from the queue by {removed}" if removed else wording.OUTCOMES.get(outcome, str(outcome))]
+        words += [wording.one_line(data["prompt"])] if removed and data.get("prompt") else []
+        words += (
+            [wording.duration(data["duration_ms"])]
+            if not removed and isinstance(data.get("duration_ms"), int | float)
+            else []
+        )
         words += [wording.money(data["cost_usd"])] if data.get("cost_usd") else []
         bad = outcome in ("failed", "timeout")
         yield self._rule(" · ".join(words), width, Style(color=self.palette.no if bad else self.palette.soft))
@@ -248,12 +257,12 @@ class Painter:
 
     def _rule(self, words: str, width: int, style: Style) -> Strip:
         line = Style(color=self.palette.line)
-        shown = harmless(words)[: max(0, width - 8)]
+        shown = wording.one_line(words)[: max(0, width - 8)]
         rest = max(0, width - len(shown) - 5)
         return Strip([Segment("── ", line), Segment(f"{shown} ", style), Segment("─" * rest, line)])
 
     def _cut(self, truncated: Mapping[str, Any], width: int) -> list[Strip]:
-        words = f"Cut here: Enter shows all ({wording.size(truncated['bytes'])})"
+        words = f"Cut here: Enter shows all ({size(truncated['bytes'])})"
         return self.plain(words, width, self.palette.wait)
 
     def _rendered(self, renderable: RenderableType, width: int) -> list[Strip]:
@@ -269,7 +278,8 @@ class Painter:
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
     """Checked across the borders of styles, since neighbours decide whether a character is shown."""
     segments = [segment for segment in line if not segment.control]
-    pieces = iter(harmless_pieces("".join(segment.text for segment in segments)))
+    # Most lines are drawn behind a blank, on which an accent that begins the line would stand.
+    pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])
     for text, style, _ in segments:
         yield Segment("".join(islice(pieces, len(text))), style)
 

@@ -87,6 +87,17 @@ class History(ScrollView, can_focus=True):
         """Whether the reader is at the end, and so follows it."""
         return self._follows
 
+    def reveal(self, seq: int) -> None:
+        """Selects the record's item, or the one before it that shows the record, and scrolls to it."""
+        self._follows = False
+        self._lay_out()
+        items = [(at, block.item) for at, block in enumerate(self._blocks) if block.item]
+        moved = [at for at, item in items if item.data.get("record") == seq]  # a prompt is where its run begins
+        at = max(moved or [at for at, item in items if item.seq <= seq], default=None)
+        if at is not None:
+            self.current = self._key(at)
+            self._reveal(at)
+
     def to_end(self) -> None:
         self.current = None
         self._follows = True

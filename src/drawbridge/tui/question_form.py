@@ -1,12 +1,13 @@
-"""The questions of AskUserQuestion, each with its options and a line for a free answer."""
+"""The questions of AskUserQuestion, one at a time, each with its options and a line for a free answer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
@@ -18,6 +19,10 @@ from drawbridge.tui.wording import block, one_line
 class QuestionForm(VerticalScroll):
     """``asked``: each ``{question, header, multiSelect, options: [{label, description}]}``."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(str(number), f"choose({number})", show=False) for number in range(1, 10)
+    ]
+
     def __init__(
         self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
     ) -> None:
@@ -25,7 +30,8 @@ class QuestionForm(VerticalScroll):
         super().__init__(classes="questions", can_focus=False)
         self._above = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
         self._more = [*_unknown(given, {"questions", "answers"})]
-        self._groups = [_Group(one) for one in asked]
+        self._groups = [_Group(one, number, len(asked)) for number, one in enumerate(asked, 1)]
+        self._step = 0
 
     def compose(self) -> ComposeResult:
         for text in self._above:
@@ -33,6 +39,40 @@ class QuestionForm(VerticalScroll):
         for name, value in self._more:
             yield Static(Content(block(f"{name}: {value}")), classes="more-words")
         yield from self._groups
+
+    def on_mount(self) -> None:
+        self._show()
+
+    @property
+    def question(self) -> str:
+        """The question that is shown."""
+        return self._groups[self._step].question
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question that is shown has an answer."""
+        return bool(self._groups[self._step].chosen())
+
+    @property
+    def is_first(self) -> bool:
+        return self._step == 0
+
+    @property
+    def is_last(self) -> bool:
+        return self._step == len(self._groups) - 1
+
+    def go(self, by: int) -> None:
+        """Shows the next question (1) or the previous one (-1)."""
+        self._step += by
+        self._show()
+        self.call_after_refresh(self._groups[self._step].look)
+
+    def _show(self) -> None:
+        for number, group in enumerate(self._groups):
+            group.display = number == self._step
+
+    def action_choose(self, number: int) -> None:
+        self._groups[self._step].choose(number)
 
     def answers(self) -> list[tuple[str, str]]:
         """Question → the chosen text, empty if nothing was chosen."""
@@ -47,20 +87,22 @@ def _unknown(given: Mapping[str, Any], known: set[str]) -> Iterator[tuple[str, s
 
 
 class _Group(Vertical):
-    def __init__(self, asked: Mapping[str, Any]) -> None:
+    def __init__(self, asked: Mapping[str, Any], number: int, count: int) -> None:
+        """``number``: its place among ``count`` questions, from 1."""
         super().__init__(classes="question-group")
+        self._place = f"{number} of {count}  " if count > 1 else ""
         self.question: str = asked["question"]
         self._header = asked.get("header")
         self._many = bool(asked.get("multiSelect"))
         options = asked.get("options")
         self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
-        self._own = Input(placeholder="Something else", compact=True, classes="own")
+        self._own = Input(placeholder="Other…", compact=True, classes="own")
         kind = Checkbox if self._many else RadioButton
         self._buttons = [kind(content, compact=True) for content in self._labels()]
 
     def compose(self) -> ComposeResult:
         header = f"{one_line(self._header)}  " if self._header else ""
-        yield Static(Content.assemble((header, "$accent bold"), (block(self.question), "bold")))
+        yield Static(Content.assemble((self._place, "$soft"), (header, "$accent bold"), (block(self.question), "bold")))
         for option in self._options:
             for name, value in _unknown(option, {"label", "description"}):
                 yield Static(Content(block(f"{option.get('label', '')}, {name}: {value}")), classes="more-words")
@@ -69,6 +111,16 @@ class _Group(Vertical):
         elif self._buttons:
             yield RadioSet(*(button for button in self._buttons if isinstance(button, RadioButton)), compact=True)
         yield self._own
+
+    def look(self) -> None:
+        """Takes the focus."""
+        next(iter(self.query("RadioSet, Checkbox, .own"))).focus()
+
+    def choose(self, number: int) -> None:
+        """Chooses the option with this number, from 1; among several answers, chooses it or takes it away."""
+        if number <= len(self._buttons):
+            button = self._buttons[number - 1]
+            button.value = not button.value if self._many else True
 
     def chosen(self) -> str:
         labels = [
@@ -80,7 +132,8 @@ class _Group(Vertical):
         return ", ".join(filter(None, [*labels, own])) if self._many else own or "".join(labels[:1])
 
     def _labels(self) -> Iterator[Content]:
-        for option in self._options:
+        for number, option in enumerate(self._options, 1):
             described = option.get("description")
             words = f"  {one_line(described)}" if described else ""
-            yield Content.assemble(one_line(option.get("label", "")), (words, "$soft"))
+            key = f"{number} " if number < 10 else ""
+            yield Content.assemble((key, "$soft"), one_line(option.get("label", "")), (words, "$soft"))

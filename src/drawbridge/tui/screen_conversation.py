@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
@@ -18,13 +19,17 @@ from drawbridge.tui import wording
 from drawbridge.tui.approval_view import ApprovalView
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
+from drawbridge.tui.connection import RequestError
 from drawbridge.tui.conversation import Conversation, record_in
 from drawbridge.tui.dialogs import HelpDialog, ModeDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History, Tail
 from drawbridge.tui.questions import Questions
+from drawbridge.tui.queue_dialog import QueueDialog
 from drawbridge.tui.requests import do
+from drawbridge.tui.screen_review import ReviewScreen
+from drawbridge.tui.search_dialog import SearchDialog
 from drawbridge.tui.store import Project
 
 
@@ -37,6 +42,10 @@ class ConversationScreen(Screen[None]):
         Binding("r", "reject", show=False),
         Binding("w", "always", show=False),
         Binding("s", "stop", "stop"),
+        Binding("S", "stop_all", show=False),
+        Binding("t", "queue", show=False),
+        Binding("f", "search", show=False),
+        Binding("v", "review", show=False),
         Binding("m", "mode", "mode"),
         Binding("slash", "prompt", "prompt"),
         Binding("p", "projects", "projects"),
@@ -75,6 +84,11 @@ class ConversationScreen(Screen[None]):
         self.set_interval(1.0, self.tick)
         self.show()
 
+    def on_screen_resume(self) -> None:
+        """Another view was in front."""
+        if self.card is not None:
+            self.card.resume()
+
     @property
     def _is_there(self) -> bool:
         """False while the window is being built or closed."""
@@ -100,6 +114,7 @@ class ConversationScreen(Screen[None]):
         if not prompt.display and (prompt.has_focus or self.focused is None):
             self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
         self._questions.show(conversation, self.size.height * 7 // 10)
+        self._expect_review(conversation)
         self.tick()
         card = self.card
         waits = wording.resumes_at(self._client.project or {})
@@ -116,34 +131,49 @@ class ConversationScreen(Screen[None]):
         run = conversation.run
         words, colour = _status(conversation, project)
         parts = [
-            words,
             "in a terminal" if project.get("desk") and "terminal" not in words else "",
             _since(run),
-            f"{len(conversation.queue)} queued" if conversation.queue else "",
+            _queued(conversation, may_change=self._client.may("queue_edit")),
         ]
         cost = project.get("cost_usd") or conversation.cost
         parts.append(wording.money(cost) if cost else "")
+        parts.append(wording.context_words(conversation.agent))
         mode = wording.mode(project, _mode(project))
         below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
+        review = self._client.reviews.open(conversation.id)
         self.query_one("#status", Static).update(
             Content.assemble(
-                (f"● {' · '.join(filter(None, parts))}", colour),
+                (f"● {words}", colour),
+                (f" · Review: {review.words} (v: open)" if review else "", "$accent"),
+                ("".join(f" · {part}" for part in parts if part), colour),
                 (
                     f"  {wording.one_line(mode)}",
-                    "$no" if mode == "Never ask" or project.get("asks") is False else "$soft",
+                    "$no" if mode == wording.MODES["bypassPermissions"] or project.get("asks") is False else "$soft",
                 ),
                 (below, "$accent"),
             )
         )
+
+    def _expect_review(self, conversation: Conversation) -> None:
+        """Requests how much there is to review, once for each connection."""
+        client = self._client
+        if client.connection.state != "open" or not conversation.joined or not conversation.cursor:
+            return
+        if client.may("review_get") and client.reviews.expect(conversation.id):
+            self.run_worker(self._look_at_review(conversation.id))
+
+    async def _look_at_review(self, project: str) -> None:
+        with contextlib.suppress(RequestError):  # without git, or if the directory is gone
+            await self._client.review(project)
 
     def _tail(self, conversation: Conversation) -> list[Tail]:
         painter, found = self._painter, []
         if conversation.live:
             found.append(Tail(("live", conversation.live), partial(painter.markdown, conversation.live)))
         sent = self._client.connection.state == "open"
-        queued = [("Queued", one["prompt"]) for one in conversation.queue if one["position"] > 0]
+        queued = [("Queued", one["prompt"]) for one in conversation.waiting]
         unsent = [one.prompt for one in self._client.unsent if one.project == conversation.id]
-        queued += [("Sending" if sent else "Waits for the server", prompt) for prompt in unsent]
+        queued += [("Sending" if sent else "Will send when reconnected", prompt) for prompt in unsent]
         for number, (tag, text) in enumerate(queued):
             found.append(Tail((number, tag, text), partial(painter.queued, tag, text)))
         return found
@@ -209,6 +239,15 @@ class ConversationScreen(Screen[None]):
             case "stop":
                 goes_on = conversation and (conversation.run or wording.resumes_at(self._client.project or {}))
                 return bool(goes_on) and self._client.may("agent_interrupt") and not in_terminal
+            case "stop_all":
+                running = conversation and (conversation.run or conversation.queue)
+                return bool(running) and self._client.may("queue_remove") and not in_terminal
+            case "queue":
+                return bool(conversation and conversation.queue) and self._client.may("queue_edit")
+            case "review":
+                return self._client.may("review_get") and not self._in_field
+            case "search":
+                return self._client.may("search") and not self._in_field
             case "mode":
                 return self._client.may("set_mode") and not in_terminal
             case "prompt":
@@ -238,6 +277,34 @@ class ConversationScreen(Screen[None]):
     def action_stop(self) -> None:
         do(self, self._client.command("agent_interrupt"))
 
+    def action_stop_all(self) -> None:
+        """Stops the run, and removes the prompts that wait."""
+        do(self, self._client.command("agent_interrupt", {"all": True}))
+
+    def action_queue(self) -> None:
+        if self._client.conversation is not None and self._client.conversation.queue:
+            self.app.push_screen(QueueDialog(self._client))
+
+    def action_review(self) -> None:
+        if self._client.conversation is not None:
+            self.app.push_screen(ReviewScreen(self._client, self._painter, self._client.conversation.id))
+
+    def action_search(self) -> None:
+        self.app.push_screen(SearchDialog(self._client), self._found)
+
+    def _found(self, seq: int | None) -> None:
+        async def go(seq: int) -> None:
+            await self._client.around(seq)
+            history, conversation = self.query_one(History), self._client.conversation
+            if conversation is not None:
+                history.reveal(seq)
+                self.show()
+                history.focus()
+                history.reveal(seq)
+
+        if seq is not None:
+            do(self, go(seq))
+
     def action_mode(self) -> None:
         project = self._client.project
         if project is not None:
@@ -246,7 +313,7 @@ class ConversationScreen(Screen[None]):
     def _set_mode(self, mode: str | None) -> None:
         async def set_it() -> None:
             await self._client.command("set_mode", {"mode": mode})
-            self.notify(f"From now on: {wording.mode(self._client.project or {}, mode or '')}.", markup=False)
+            self.notify(f"Permission mode: {wording.mode(self._client.project or {}, mode or '')}.", markup=False)
             self.tick()
 
         if mode is not None:
@@ -305,7 +372,7 @@ def _mode(project: Project) -> str:
 def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
     """The project's current state, as in the list of projects, and its colour."""
     if conversation.open:
-        return "Waits for you", "$wait"
+        return "Needs you", "$wait"
     if desk := project.get("desk"):
         words = wording.project_state(
             {**project, "approvals": ()}
@@ -313,6 +380,8 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         if desk.get("in_terminal") or desk.get("state") == "waiting":
             return words, "$wait"
         return words, "$accent" if desk.get("state") == "working" else "$soft"
+    if conversation.run and (words := wording.agent_words(conversation.agent)):
+        return words, "$no" if conversation.agent.get("retry") else "$accent"
     if conversation.run:
         return "Thinking" if conversation.thinking else "Working", "$accent"
     if problem := project.get("problem"):
@@ -320,8 +389,13 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
     if until := wording.resumes_at(project):
         return f"Resumes at {until} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
-        return "The last run failed", "$no"
+        return "Last run failed", "$no"
     return "Ready", "$soft"
+
+
+def _queued(conversation: Conversation, *, may_change: bool) -> str:
+    count = len(conversation.queue)
+    return f"{count} queued{' (t: change)' if may_change else ''}" if count else ""
 
 
 def _since(run: Any) -> str:

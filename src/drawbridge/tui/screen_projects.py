@@ -22,7 +22,7 @@ from drawbridge.tui.dialogs import HelpDialog, NewProject, ProjectDialog
 from drawbridge.tui.requests import complain
 from drawbridge.tui.store import Project
 
-NOTHING = "No project yet. A project is a directory on the server's machine in which an agent works."
+NOTHING = "No projects yet. A project is a folder on the server where an agent works."
 ADD = "\n\nPress n to add one."
 ASK = "\n\nThis device can't add one; the server's owner can."
 
@@ -131,6 +131,6 @@ def _row(project: Project) -> Content:
     facts = [project["agent"], terminal, cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
     return Content.assemble(
         (wording.one_line(wording.base_name(project["path"])), "bold"),
-        (f"  ● {wording.project_state(project)}", colour),
+        (f"  ● {wording.listed_state(project)}", colour),
         (f"\n{wording.one_line(' · '.join(filter(None, facts)))}", "$soft"),
     )

@@ -26,6 +26,8 @@ class Projects:
                 self.all.pop(data["project_id"], None)
             case "permission_request":
                 self._change(id, lambda project: _waits(project, data))
+            case "review":
+                self._change(id, lambda project: project.update(review={"files": len(data["files"]) + data["more"]}))
             case "update":
                 self._update(id, data["update_type"], data["data"])
         self._received(id, message.get("seq"))
@@ -36,6 +38,8 @@ class Projects:
                 self.all[told["id"]] = dict(told)  # replaced as a whole: a field that is left out is empty now
             case "project_deleted":
                 self.all.pop(told["project_id"], None)
+            case "review_changed":
+                self._change(id, lambda project: project.update(review=told))
             case "permission_resolved" | "permission_withdrawn":
                 self._change(id, lambda project: _settled(project, told["approval_id"]))
 

@@ -9,43 +9,29 @@ from typing import Any, Final
 
 from drawbridge.agents import catalog
 from drawbridge.core.terminal_text import harmless
+from drawbridge.text.counts import counted
 
 TAB: Final = 4
 
-TITLES: Final = {
-    "Edit": "wants to change",
-    "MultiEdit": "wants to change",
-    "Write": "wants to write",
-    "NotebookEdit": "wants to change",
-    "Bash": "wants to run a command",
-    "WebFetch": "wants to read a web page",
-    "AskUserQuestion": "asks you",
-    "edit": "wants to change",
-    "delete": "wants to delete",
-    "move": "wants to move",
-    "search": "wants to search",
-    "execute": "wants to run a command",
-    "fetch": "wants to read a web page",
-}
 MODES: Final = {
-    "default": "Ask before changes",
-    "acceptEdits": "Accept edits",
-    "plan": "Plan only",
-    "bypassPermissions": "Never ask",
+    "default": "Ask first",
+    "acceptEdits": "Auto-accept edits",
+    "plan": "Plan",
+    "bypassPermissions": "Bypass permissions",
     "auto": "Auto",
 }
 OUTCOMES: Final = {
     "completed": "Finished",
     "failed": "Failed",
-    "killed": "Ended by force",
-    "timeout": "Took too long and was ended",
-    "interrupted": "Interrupted",
+    "killed": "Killed",
+    "timeout": "Timed out",
+    "interrupted": "Stopped",
 }
 STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
 TERMINAL_STATES: Final = {
-    "working": "Working",
-    "waiting": "Waits in its terminal",
-    "finished": "Ready",
+    "working": "Working in terminal",
+    "waiting": "Waiting in terminal",
+    "finished": "Idle in terminal",
     "ended": "Ended",
 }
 QUESTIONS: Final = "AskUserQuestion"
@@ -56,18 +42,18 @@ IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled"
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:
-    """A permission mode in words. Agents that can't ask never ask, whatever the mode's name."""
-    return f"{name}: never asks" if project.get("asks") is False else MODES.get(name, name)
+    """A permission mode in words. An agent that can't ask doesn't, whatever its mode is called."""
+    return f"{name} · doesn’t ask" if project.get("asks") is False else MODES.get(name, name)
 
 
 def one_line(text: object) -> str:
-    """Anything as one harmless line."""
-    return harmless(str(text))
+    """Anything as one line that is harmless behind a blank or a sign: an accent that begins it would stand on that."""
+    return harmless(f" {text}")[1:]
 
 
 def lines(text: str) -> list[str]:
     """A text's lines, each harmless, with spaces for tabs: as wide on the screen as they are long."""
-    return [harmless(line.expandtabs(TAB)) for line in text.replace("\r\n", "\n").split("\n")]
+    return [one_line(line.expandtabs(TAB)) for line in text.replace("\r\n", "\n").split("\n")]
 
 
 def block(text: str) -> str:
@@ -85,17 +71,11 @@ def shown_path(path: str, root: str) -> str:
 
 
 def agent_title(agent: str) -> str:
-    row = catalog.AGENTS.get(agent)
-    return row.label if row is not None else f"The {agent} agent"
+    return catalog.label(agent)
 
 
 def money(dollars: float) -> str:
-    return f"${dollars:.4f}" if dollars < 0.1 else f"${dollars:.2f}"
-
-
-def size(count: int) -> str:
-    """Of bytes."""
-    return f"{-(-count // 1000)} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+    return f"${dollars:.4f}" if dollars < 0.01 else f"${dollars:.2f}"
 
 
 def duration(milliseconds: float) -> str:
@@ -120,6 +100,15 @@ def clock(timestamp: str) -> str:
     return found.astimezone().strftime("%H:%M") if found else ""
 
 
+def day(timestamp: str) -> str:
+    """ "21 Nov 09:41", here."""
+    found = when(timestamp)
+    if found is None:
+        return ""
+    local = found.astimezone()
+    return f"{local.day} {local:%b %H:%M}"
+
+
 def ago(timestamp: str, now: datetime) -> str:
     found = when(timestamp)
     if found is None:
@@ -138,20 +127,28 @@ def ago(timestamp: str, now: datetime) -> str:
 def project_state(project: Mapping[str, Any]) -> str:
     waiting = len(project.get("approvals") or ())
     if waiting:
-        return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
+        return "Needs you" if waiting == 1 else f"{waiting} approvals needed"
     if desk := project.get("desk"):
         if desk.get("in_terminal"):
-            return "Waits in its terminal"
+            return "Waiting in terminal"
         if desk.get("continued_in"):
             return "Continued in the background"
         if desk.get("background_tasks") and desk.get("state") == "working":
-            return "Works in the background"
+            return "Working in the background"
         return TERMINAL_STATES.get(desk.get("state", ""), "In a terminal")
     if project.get("problem") and project.get("state") != "EXECUTING":
-        return harmless(str(project["problem"]))
+        return one_line(project["problem"])
     if until := resumes_at(project):
         return f"Resumes at {until}"
     return STATES.get(project.get("state", ""), str(project.get("state", "")))
+
+
+def listed_state(project: Mapping[str, Any]) -> str:
+    """As in a list of projects: one that does nothing else has something to review."""
+    words = project_state(project)
+    files = int((project.get("review") or {}).get("files", 0))
+    is_idle = words == STATES["IDLE"] or (project.get("desk") and words == TERMINAL_STATES["finished"])
+    return f"{counted(files, 'file')} to review" if files and is_idle else words
 
 
 def resumes_at(project: Mapping[str, Any]) -> str:
@@ -165,7 +162,23 @@ def lifted(until: str, now: datetime) -> str:
     found = when(until)
     if found is None:
         return ""
-    return f"The limit is lifted at {clock(until)}." if found > now else "The limit has been lifted."
+    return f"Limit resets at {clock(until)}." if found > now else "The limit has reset."
+
+
+def agent_words(agent: Mapping[str, Any]) -> str:
+    """What the agent does instead of working, in one line: it waits for its API, or shortens its conversation."""
+    if retry := agent.get("retry"):
+        why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
+        return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")
+    return "Compacting the conversation" if agent.get("compacting") else ""
+
+
+def context_words(agent: Mapping[str, Any]) -> str:
+    """How full the agent's context is; empty if that is not known."""
+    tokens, window = agent.get("context_tokens"), agent.get("context_window")
+    if not tokens:
+        return ""
+    return f"{100 * tokens // window} % context" if window else f"{max(1, round(tokens / 1000))}k tokens"
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
@@ -175,40 +188,6 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
     names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
     said = next((given[name] for name in names if given.get(name)), first.get("question", ""))
     return one_line(shown_path(said, root).partition("\n")[0][:200]) if isinstance(said, str) else ""
-
-
-def always_words(suggestions: Any) -> str:
-    """What "always" would allow, from the agent's suggestions; empty without any. As on the server, a mode, which covers far
-    more than this question, counts only if nothing else is suggested.
-    """
-    if not isinstance(suggestions, list) or not all(isinstance(one, dict) for one in suggestions):
-        return ""
-    found = [one for one in suggestions if one.get("type") != "setMode"] or suggestions
-    said = " and ".join(filter(None, map(_suggestion, found)))
-    lasting = any(one.get("destination", "session") != "session" for one in found)
-    return one_line(f"{said} {'from now on' if lasting else 'for this session'}") if said else ""
-
-
-def _suggestion(one: Mapping[str, Any]) -> str:
-    match one:
-        case {"type": "setMode", "mode": "acceptEdits"}:
-            return "accept all edits"
-        case {"type": "setMode", "mode": mode}:
-            return f"switch to the mode “{mode}”"
-        case {"type": "addRules", "rules": [*rules]}:
-            verb = "refuse" if one.get("behavior") == "deny" else "allow"
-            return f"{verb} {', '.join(_rule(rule) for rule in rules if isinstance(rule, dict))}"
-        case {"type": "addDirectories", "directories": [*directories]}:
-            return f"allow {', '.join(map(str, directories))}"
-        case {"type": str()}:
-            # Unknown suggestions are remembered too. Options of other agents have no type.
-            return f"apply {json.dumps(one, ensure_ascii=False)}"
-    return ""
-
-
-def _rule(rule: Mapping[str, Any]) -> str:
-    content = rule.get("ruleContent")
-    return f"{rule.get('toolName', '')}({content})" if content else str(rule.get("toolName", ""))
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:

@@ -156,6 +156,18 @@ class Official:
             session_id, schema.UsageUpdate(session_update="usage_update", used=1, size=2, cost=cost)
         )
 
+    async def _plan(self, session_id: str, *todos: str) -> None:
+        entries = [schema.PlanEntry(content=todo, priority="medium", status="pending") for todo in todos]
+        await self._client.session_update(session_id, schema.AgentPlanUpdate(session_update="plan", entries=entries))
+
+    async def _offer(self, session_id: str, name: str, hint: str) -> None:
+        typed = schema.AvailableCommandInput(root=schema.UnstructuredCommandInput(hint=hint))
+        command = schema.AvailableCommand(name=name, description=f"What {name} does", input=typed)
+        update = schema.AvailableCommandsUpdate(
+            session_update="available_commands_update", available_commands=[command]
+        )
+        await self._client.session_update(session_id, update)
+
     async def _refuse(self, session_id: str, *_: str) -> str:
         return "refusal"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import AgentLine
-from tests.agents.rig import Heard
+from tests.agents.rig import ReceivedEvents
 
 HERE = Path(__file__).parent
 OFFICIAL = HERE / "official_agent.py"
@@ -24,7 +24,7 @@ def bad(what: str) -> Acp:
     return Acp("bad", [sys.executable, str(HERE / "bad_agent.py"), what], "The bad agent")
 
 
-def words(heard: Heard, *, durable: bool = True) -> list[str]:
+def words(heard: ReceivedEvents, *, durable: bool = True) -> list[str]:
     """What it said for people: as the history keeps it, or the pieces that are shown meanwhile."""
     lines = [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable is durable]
     return said(lines)

@@ -220,6 +220,9 @@ async def test_text_goes_with_a_prompt_and_a_picture_only_to_who_can_see(project
         done = await warm.ended()
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
         assert "a.png" in (done.error or "")
+        warm.process.prompt("say Hello", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
+        assert (await warm.ended()).ok
+        assert words(warm.heard)[-1].endswith("Attached file: /files/a.png (1 kB)")
 
 
 async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: Path) -> None:

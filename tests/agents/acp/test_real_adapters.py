@@ -49,13 +49,13 @@ async def at_work(
 
 
 async def asked(client: WireClient) -> dict[str, Any]:
-    question: dict[str, Any] = (await client.hear("permission_request"))["data"]
+    question: dict[str, Any] = (await client.receive("permission_request"))["data"]
     return question
 
 
 async def allowed(client: WireClient, project: str, question: dict[str, Any]) -> None:
     await client.ask("permission_response", {"approval_id": question["approval_id"], "decision": "allow"}, project)
-    assert (await client.hear("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
+    assert (await client.receive("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
 
 
 async def state(client: WireClient) -> dict[str, Any]:
@@ -116,7 +116,7 @@ async def test_the_modes_of_codex_are_shown_and_chosen(poem: Path) -> None:
     with codex_model(responses_stub.text("Hello.")) as environment:
         async with at_work(poem, "codex-acp", environment) as (client, project):
             await client.ask("execute", {"prompt": "Say hello"}, project)
-            await client.hear("update", "run_finished")
+            await client.receive("update", "run_finished")
             shown = await state(client)
             assert (shown["permission_mode"], shown["modes"]) == ("agent", ["plan", "workspace-write", "agent"])
             assert (await client.ask("set_mode", {"mode": "workspace-write"}, project))["type"] == "ok"
@@ -131,7 +131,7 @@ async def test_a_ceiling_applies_to_modes_of_codex(poem: Path) -> None:
     with codex_model(responses_stub.text("Hello.")) as environment:
         async with at_work(poem, "codex-acp", environment, "--mode", "plan") as (client, project):
             await client.ask("execute", {"prompt": "Say hello"}, project)
-            await client.hear("update", "run_finished")
+            await client.receive("update", "run_finished")
             shown = await state(client)
             assert (shown["permission_mode"], shown["modes"]) == ("plan", ["plan"])
             refused = await client.ask("set_mode", {"mode": "workspace-write"}, project)

@@ -49,6 +49,14 @@ def test_a_fork_gets_the_id_that_it_is_to_have() -> None:
     assert arguments(launch)[4:] == [f"--resume={OTHER_ID}", "--fork-session", f"--session-id={ID}", DEFAULT]
 
 
+def test_the_files_of_prompts_can_be_read() -> None:
+    """But a path that the CLI would take for a pattern, or for two rules, is not named."""
+    read = ["--allowedTools=Read(//data/my files/**)"]
+    assert arguments(Launch("/project", ID, files="/data/my files"))[5:] == [DEFAULT, *read]
+    for path in ("/data/a*b", "/data/(a)", "/data/a,b", "/data/[a]", "/data/a\nb"):
+        assert arguments(Launch("/project", ID, files=path))[5:] == [DEFAULT]
+
+
 def test_a_mode_is_always_named() -> None:
     assert flags() == [DEFAULT]
     assert flags(permission_mode="plan") == ["--permission-mode=plan"]

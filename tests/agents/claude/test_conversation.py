@@ -22,6 +22,7 @@ from drawbridge.agents.base import (
     QuestionCancelled,
     Replied,
     SessionIdentified,
+    Tokens,
     TurnBegun,
     TurnEnded,
 )
@@ -213,6 +214,15 @@ def test_pictures_documents_and_texts_go_with_a_prompt() -> None:
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "prinț"}, "title": "a.py"},
         {"type": "text", "text": "Look"},
     ]
+
+
+def test_a_stored_file_is_named_after_the_prompt() -> None:
+    stream = Stream()
+    stored = Attachment("application/zip", bytes(48_000), "q.zip", path="/files/1/q.zip")
+    stream.prompt("Look", stored, Attachment("text/plain", b"a text", "a.txt"))
+    [(text, words)] = [message["message"]["content"] for message in stream.told()]
+    assert text["source"]["data"] == "a text"
+    assert words == {"type": "text", "text": "Look\n\nAttached file: /files/1/q.zip (48 kB)"}
 
 
 def test_an_attachment_that_the_agent_can_not_read_ends_the_turn_before_it_began() -> None:
@@ -449,6 +459,24 @@ def test_a_cost_that_can_not_be_known_is_not_made_up() -> None:
     assert stream.ended(total_cost_usd="5").cost_usd is None
     assert stream.ended(total_cost_usd=True).cost_usd is None
     assert stream.ended(total_cost_usd=-1).cost_usd is None
+
+
+def test_a_turn_has_the_tokens_of_all_its_models() -> None:
+    stream = Stream()
+    small = {"inputTokens": 100, "outputTokens": 10, "cacheReadInputTokens": 1_000, "cacheCreationInputTokens": 50}
+    models = {"a": small, "b": {"inputTokens": 1, "outputTokens": 2}}
+    assert stream.ended(model_usage_since_last_result=models).tokens == Tokens(1_151, 12)
+    older = {"input_tokens": 3, "cache_read_input_tokens": 4, "output_tokens": 5}
+    assert stream.ended(usage=older).tokens == Tokens(7, 5)
+    assert stream.ended().tokens is None
+
+
+@pytest.mark.parametrize("count", [True, -1, "5", None, 1e300, [], {}])
+def test_tokens_that_can_not_be_are_left_out(count: object) -> None:
+    stream = Stream()
+    models = {"a": {"inputTokens": count, "outputTokens": 1}, "b": count}
+    assert stream.ended(model_usage_since_last_result=models).tokens == Tokens(0, 1)
+    assert stream.ended(usage=count).tokens is None
 
 
 def test_a_new_conversation_in_the_same_process_begins_at_zero() -> None:

@@ -50,7 +50,7 @@ async def test_it_is_found_where_its_installer_puts_it(home: Path) -> None:
 
 
 async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(driver, "PLACES", ())
+    monkeypatch.setattr(driver.ROW, "places", ())
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
@@ -104,7 +104,7 @@ async def test_a_program_that_tells_no_version_is_not_run(
     assert found.code == "EXECUTION_FAILED"
     assert str(found).startswith("`claude --version` does not print a version: '")
     assert "\x1b" not in str(found)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     await eventually(lambda: not runs(str(fake)), "the end of what it has started")
 
 

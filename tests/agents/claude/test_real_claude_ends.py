@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -91,6 +90,7 @@ async def test_nothing_runs_on_after_the_end(warm: Session, model: MessagesStub,
     assert [done.ok for done in warm.heard.all(TurnEnded)] == [False]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
 async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
     project: Path, model: MessagesStub
@@ -132,10 +132,8 @@ async def command_of(claude: int) -> int:
 @pytest.mark.thorough
 async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
     await warm.turn("Hello")
-    began = time.monotonic()
     await warm.process.stop()
-    assert time.monotonic() - began < 2
-    assert warm.heard.events[-1] == Exited(0, "")
+    assert warm.heard.events[-1] == Exited(0, ""), "one that is slow is ended by a signal"
 
 
 # Turns of its own.

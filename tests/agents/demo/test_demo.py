@@ -179,7 +179,8 @@ async def test_it_does_not_ask_where_it_need_not(demo: Session, project: Path) -
     await demo.process.set_model("demo-large")
     assert (await demo.turn("Go")).ok
     assert (project / "README.md").read_text() == README + "> You said: Go\n"
-    assert demo.heard.messages[-1]["model_usage_since_last_result"] == {"demo-large": {"costUSD": 0.0012}}
+    used = {"costUSD": 0.0012, "inputTokens": 30, "outputTokens": 30}
+    assert demo.heard.messages[-1]["model_usage_since_last_result"] == {"demo-large": used}
 
 
 async def test_to_remember_spares_the_next_question(demo: Session, project: Path) -> None:

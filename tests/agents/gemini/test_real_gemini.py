@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import AgentUnusable, Decision, Launch, Options, Proposal, SessionIdentified
+from drawbridge.agents.base import (
+    AgentUnusable,
+    Attachment,
+    Decision,
+    Launch,
+    Options,
+    Proposal,
+    Question,
+    SessionIdentified,
+)
 from drawbridge.agents.gemini.driver import Gemini
 from tests.agents.acp.peers import words
 from tests.agents.conftest import POEM
@@ -57,6 +66,7 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
         assert not kept.known(project.parent, known.session_id)
 
 
+@pytest.mark.thorough
 async def test_questions(project: Path, model: GeminiStub) -> None:
     """A change that is denied, one that is allowed, and a command that is to be remembered."""
     poem = project / "poem.txt"
@@ -154,6 +164,19 @@ async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> 
         assert (await second.turn("Who?")).ok
         assert words(second.heard) == ["Ada, as I said."]
     assert "I am Ada." in json.dumps(model.requests[-1].body["contents"])
+
+
+async def test_a_stored_file_is_read_without_a_question(project: Path, model: GeminiStub) -> None:
+    files = project.parent / "data" / "files"
+    (files / "file_1").mkdir(parents=True)
+    (stored := files / "file_1" / "report.txt").write_text("the stored words\n")
+    model.will_say(function_call("read_file", file_path=str(stored)), text("Done."))
+    async with session(gemini.agent(model), project, files=str(files)) as warm:
+        warm.process.prompt("Look", (Attachment("application/zip", b"\xff", "report.txt", path=str(stored)),))
+        assert (await warm.ended()).ok
+        assert warm.heard.all(Question) == []
+    assert f"Attached file: {stored} (1 kB)" in model.requests[0].told
+    assert "the stored words" in json.dumps(model.requests[-1].body["contents"])
 
 
 async def test_a_path_with_a_comma_is_none_for_it(project: Path, model: GeminiStub) -> None:

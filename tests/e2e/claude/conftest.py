@@ -1,4 +1,4 @@
-"""The desk that every end-to-end test sits at."""
+"""The workstation of the end-to-end tests with Claude Code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests import programs
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.tmux import Tmux
 
-from .desk import Desk
+from .workstation import Workstation
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[Desk]:
+def rig(home: Path) -> Iterator[Workstation]:
     programs.tmux()
-    with MessagesStub() as model, Tmux.server() as tmux, Desk(home / "project", model, tmux) as desk:
-        yield desk
+    with MessagesStub() as model, Tmux.server() as tmux, Workstation(home / "project", model, tmux) as rig:
+        yield rig

@@ -9,18 +9,19 @@ import pytest
 from tests import programs
 from tests.rigs.messages_stub import edit, read, text, write
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_w_accepts_the_proposal_as_it_is(desk: Desk, program: Path) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem, program=program)
-    claude = desk.claude(recorded_as=("accept", "An Edit, accepted as it is with :w in Neovim."))
+def test_w_accepts_the_proposal_as_it_is(rig: Workstation, program: Path) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem, program=program)
+    claude = rig.claude(recorded_as=("accept", "An Edit, accepted as it is with :w in Neovim."))
     before = neovim.layout
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("two", "TWO")
@@ -30,7 +31,7 @@ def test_w_accepts_the_proposal_as_it_is(desk: Desk, program: Path) -> None:
 
     claude.pane.wait_for("It is done")
     assert poem.read_bytes() == b"one\nTWO\nthree\n"
-    [result] = desk.model.requests[-1].tool_results
+    [result] = rig.model.requests[-1].tool_results
     assert "has been updated successfully" in result
     assert "user modified" not in result
     neovim.wait_until_closed()
@@ -38,11 +39,11 @@ def test_w_accepts_the_proposal_as_it_is(desk: Desk, program: Path) -> None:
     assert neovim.layout == before
 
 
-def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("accept-edited", "An Edit, accepted with :w after the person changed a line."))
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=("accept-edited", "An Edit, accepted with :w after the person changed a line."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
 
@@ -52,7 +53,7 @@ def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
 
     claude.pane.wait_for("It is done")
     assert poem.read_bytes() == b"one\nzwei\nthree\n"
-    assert "user modified your proposed changes" in desk.model.requests[-1].told
+    assert "user modified your proposed changes" in rig.model.requests[-1].told
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
@@ -64,12 +65,12 @@ def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
         *(pytest.param(*each, marks=pytest.mark.thorough) for each in [("q", "close"), ("tabclose", "close-tab")]),
     ],
 )
-def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=(name, f"An Edit, rejected with :{words} in Neovim."))
+def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: str) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=(name, f"An Edit, rejected with :{words} in Neovim."))
     before = neovim.layout
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("I leave it."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("I leave it."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
 
@@ -82,15 +83,15 @@ def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) ->
     assert neovim.buffer(poem) == ["one", "two", "three"]
     claude.prompt("Why not?")
     claude.pane.wait_for("I leave it")
-    assert "The user doesn't want to proceed with this tool use" in desk.model.requests[-1].told
+    assert "The user doesn't want to proceed with this tool use" in rig.model.requests[-1].told
 
 
 @pytest.mark.thorough
-def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
-    song = desk.project / "song.txt"
-    neovim = desk.neovim(desk.file("poem.txt", POEM))
-    claude = desk.claude(recorded_as=("new-file", "A Write of a file that did not exist, accepted with :w."))
-    desk.model.will_say(write(song, "la\nla la\n"), text("It is sung."))
+def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
+    song = rig.project / "song.txt"
+    neovim = rig.neovim(rig.file("poem.txt", POEM))
+    claude = rig.claude(recorded_as=("new-file", "A Write of a file that did not exist, accepted with :w."))
+    rig.model.will_say(write(song, "la\nla la\n"), text("It is sung."))
     claude.prompt("Write a song.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("la la")
@@ -103,11 +104,11 @@ def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_two_edits_come_one_after_the_other(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("two-edits", "Two Edits in one answer: the first accepted, the second rejected."))
-    desk.model.will_say(read(poem), [edit(poem, "one", "ONE"), edit(poem, "three", "THREE")])
+def test_two_edits_come_one_after_the_other(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=("two-edits", "Two Edits in one answer: the first accepted, the second rejected."))
+    rig.model.will_say(read(poem), [edit(poem, "one", "ONE"), edit(poem, "three", "THREE")])
     claude.prompt("Shout the outer lines.")
 
     neovim.wait_for_proposal(1)
@@ -122,14 +123,15 @@ def test_two_edits_come_one_after_the_other(desk: Desk) -> None:
     assert poem.read_text() == "ONE\ntwo\nthree\n"
 
 
-def test_a_write_without_asking_is_shown(desk: Desk) -> None:
+@pytest.mark.thorough
+def test_a_write_without_asking_is_shown(rig: Workstation) -> None:
     """A mode of the CLI that does not ask: the file is reloaded, and Neovim shows why no diff opened."""
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude()
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude()
     claude.pane.press("BTab")
     claude.pane.wait_for("accept edits on")
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
 
     neovim.pane.wait_for(r"Claude Code wrote poem\.txt without asking")

@@ -10,20 +10,20 @@ from tests.rigs.claude_rig import EDIT_DIALOG, NO, YES, Claude
 from tests.rigs.messages_stub import edit, read, text
 from tests.rigs.neovim_rig import Neovim
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
 
-def propose(desk: Desk, recorded_as: tuple[str, str]) -> tuple[Neovim, Claude, dict[str, Any]]:
+def propose(rig: Workstation, recorded_as: tuple[str, str]) -> tuple[Neovim, Claude, dict[str, Any]]:
     """A proposal for poem.txt is shown in Neovim, beside two windows; with the layout of before."""
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    neovim.command(f"split {desk.file('notes.txt', 'a note')}")
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    neovim.command(f"split {rig.file('notes.txt', 'a note')}")
     neovim.pane.wait_for("a note")
     before = neovim.layout
-    claude = desk.claude(recorded_as=recorded_as)
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    claude = rig.claude(recorded_as=recorded_as)
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     claude.pane.wait_for("Opened changes in Neovim", EDIT_DIALOG)
@@ -31,26 +31,26 @@ def propose(desk: Desk, recorded_as: tuple[str, str]) -> tuple[Neovim, Claude, d
 
 
 @pytest.mark.thorough
-def test_yes_in_the_terminal_writes_and_closes_the_view(desk: Desk) -> None:
-    neovim, claude, before = propose(desk, ("terminal-yes", "An Edit, decided with Yes in the CLI's own dialog."))
+def test_yes_in_the_terminal_writes_and_closes_the_view(rig: Workstation) -> None:
+    neovim, claude, before = propose(rig, ("terminal-yes", "An Edit, decided with Yes in the CLI's own dialog."))
 
     claude.answer_dialog(EDIT_DIALOG, YES)
 
     claude.pane.wait_for("It is done")
     neovim.wait_until_closed()
     assert neovim.layout == before
-    assert (desk.project / "poem.txt").read_text() == "one\nTWO\nthree\n"
-    neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "TWO", "three"])
+    assert (rig.project / "poem.txt").read_text() == "one\nTWO\nthree\n"
+    neovim.wait_for_buffer(rig.project / "poem.txt", ["one", "TWO", "three"])
 
 
 @pytest.mark.thorough
-def test_no_in_the_terminal_closes_the_view_and_nothing_is_written(desk: Desk) -> None:
-    neovim, claude, before = propose(desk, ("terminal-no", "An Edit, decided with No in the CLI's own dialog."))
+def test_no_in_the_terminal_closes_the_view_and_nothing_is_written(rig: Workstation) -> None:
+    neovim, claude, before = propose(rig, ("terminal-no", "An Edit, decided with No in the CLI's own dialog."))
 
     claude.answer_dialog(EDIT_DIALOG, NO)
 
     claude.pane.wait_for("Rejected update to poem.txt")
     neovim.wait_until_closed()
     assert neovim.layout == before
-    assert (desk.project / "poem.txt").read_text() == POEM
-    assert neovim.buffer(desk.project / "poem.txt") == ["one", "two", "three"]
+    assert (rig.project / "poem.txt").read_text() == POEM
+    assert neovim.buffer(rig.project / "poem.txt") == ["one", "two", "three"]

@@ -7,7 +7,7 @@ import pytest
 from tests.rigs.claude_rig import EDIT_DIALOG, NO
 from tests.rigs.messages_stub import edit, read, text
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
@@ -24,29 +24,30 @@ POEM = "one\ntwo\nthree\n"
         pytest.param("ä\ttwo\n😀 e\u0301\n".encode(), "ä\tTWO\n😀 e\u0301\n".encode(), id="not-ascii"),
     ],
 )
-def test_line_ends_mark_and_final_newline_stay(desk: Desk, before: bytes, after: bytes) -> None:
-    poem = desk.file("poem.txt", before)
-    neovim = desk.neovim(poem)
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+def test_line_ends_mark_and_final_newline_stay(rig: Workstation, before: bytes, after: bytes) -> None:
+    poem = rig.file("poem.txt", before)
+    neovim = rig.neovim(poem)
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.command("w")
 
     claude.pane.wait_for("It is done")
     assert poem.read_bytes() == after
-    assert "user modified" not in desk.model.requests[-1].told
+    assert "user modified" not in rig.model.requests[-1].told
     neovim.wait_until_closed()
     assert not neovim.modified(poem)
 
 
-@pytest.mark.parametrize("eol", [pytest.param("\n", marks=pytest.mark.thorough), "\r\n"], ids=["lf", "crlf"])
-def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk, eol: str) -> None:
-    poem = desk.file("poem.txt", POEM.replace("\n", eol))
-    neovim = desk.neovim(poem)
+@pytest.mark.thorough
+@pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_unsaved_work_is_part_of_what_is_accepted(rig: Workstation, eol: str) -> None:
+    poem = rig.file("poem.txt", POEM.replace("\n", eol))
+    neovim = rig.neovim(poem)
     neovim.command("1s/one/eins/")
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
     claude.prompt("Shout the third line.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("eins", "THREE")
@@ -60,13 +61,13 @@ def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk, eol: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     neovim.command("2s/two/zwei/")
     before = neovim.layout
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     claude.prompt("Shout the second line.")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.rigs.claude_rig import TOOL_DIALOG, YES
 from tests.rigs.messages_stub import edit, read, text, tool_use
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\nfour\n"
 
@@ -30,60 +30,60 @@ end })
 
 
 @pytest.mark.thorough
-def test_sent_lines_are_typed_into_the_prompt(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("mention", "Lines 2 and 3 sent with :2,3DrawbridgeSend."))
+def test_sent_lines_are_typed_into_the_prompt(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=("mention", "Lines 2 and 3 sent with :2,3DrawbridgeSend."))
 
     neovim.command("2,3DrawbridgeSend")
 
     claude.pane.wait_for(r"@poem\.txt#L2-3")
-    desk.model.will_say(text("I see."))
+    rig.model.will_say(text("I see."))
     claude.prompt("What about these?")
     claude.pane.wait_for("I see")
-    assert "2\ttwo\n3\tthree" in desk.model.requests[-1].told
+    assert "2\ttwo\n3\tthree" in rig.model.requests[-1].told
 
 
 @pytest.mark.thorough
-def test_lines_sent_before_the_cli_is_there_are_not_lost(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+def test_lines_sent_before_the_cli_is_there_are_not_lost(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     neovim.command("2,3DrawbridgeSend")
 
-    claude = desk.claude()
+    claude = rig.claude()
 
     claude.pane.wait_for(r"@poem\.txt#L2-3")
 
 
 @pytest.mark.thorough
-def test_the_selection_is_in_the_next_request(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("selection", "Lines 2 and 3 selected in visual mode, then a prompt."))
+def test_the_selection_is_in_the_next_request(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=("selection", "Lines 2 and 3 selected in visual mode, then a prompt."))
     claude.pane.wait_for(r"In poem\.txt")
 
     neovim.pane.type("2GVj")
 
     claude.pane.wait_for("2 lines selected")
-    desk.model.will_say(text("I see."))
+    rig.model.will_say(text("I see."))
     claude.prompt("What is selected?")
     claude.pane.wait_for("I see")
-    assert f"The user selected the lines 2 to 3 from {poem}:\ntwo\nthree" in desk.model.requests[-1].told
+    assert f"The user selected the lines 2 to 3 from {poem}:\ntwo\nthree" in rig.model.requests[-1].told
 
 
 @pytest.mark.thorough
-def test_the_model_gets_the_diagnostics_it_asks_for(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("diagnostics", "The model calls getDiagnostics for one file."))
+def test_the_model_gets_the_diagnostics_it_asks_for(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=("diagnostics", "The model calls getDiagnostics for one file."))
     neovim.lua(CRITIC)
-    desk.model.will_say(tool_use("mcp__ide__getDiagnostics", uri=poem.as_uri()), text("It does not rhyme."))
+    rig.model.will_say(tool_use("mcp__ide__getDiagnostics", uri=poem.as_uri()), text("It does not rhyme."))
 
     claude.prompt("Is it any good?")
     claude.answer_dialog(TOOL_DIALOG, YES)
 
     claude.pane.wait_for("It does not rhyme")
-    [answer] = desk.model.requests[-1].tool_results
+    [answer] = rig.model.requests[-1].tool_results
     assert json.loads(answer) == [
         {
             "uri": poem.as_uri(),
@@ -101,22 +101,22 @@ def test_the_model_gets_the_diagnostics_it_asks_for(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_what_an_edit_broke_is_in_a_later_request(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("new-diagnostics", "An Edit after which the editor has a new diagnostic."))
+def test_what_an_edit_broke_is_in_a_later_request(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude(recorded_as=("new-diagnostics", "An Edit after which the editor has a new diagnostic."))
     neovim.lua(CRITIC)
-    desk.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
+    rig.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
     claude.prompt("Shout the third line.")
     neovim.wait_for_proposal()
     neovim.command("w")
     claude.pane.wait_for("It is done")
     neovim.wait_for_buffer(poem, ["one", "two", "THREE", "four"])
 
-    desk.model.will_say(text("Oh."))
+    rig.model.will_say(text("Oh."))
     claude.prompt("Well?")
     claude.pane.wait_for("Oh")
 
-    told = "\n".join(request.told for request in desk.model.requests)
+    told = "\n".join(request.told for request in rig.model.requests)
     assert "Now it is too loud" in told
     assert "This does not rhyme" not in told, "it was there before"

@@ -13,18 +13,18 @@ from tests.rigs.claude_rig import wait_for_lock
 from tests.rigs.messages_stub import edit, read, text
 from tests.rigs.tmux import wait_until
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     lock = wait_for_lock()
     first = json.loads(lock.read_text())
-    claude = desk.claude()
+    claude = rig.claude()
 
     os.kill(first["drawbridgePid"], signal.SIGKILL)
 
@@ -36,7 +36,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     assert second["authToken"] == first["authToken"]
     assert wait_for_lock() == lock, "the same port again"
     neovim.wait_for_agents()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.command("w")
@@ -45,12 +45,12 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     before = neovim.layout
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"))
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"))
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
 
@@ -62,8 +62,8 @@ def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
     neovim.wait_for_agents(0)
 
 
-def test_the_lock_file_goes_with_neovim(desk: Desk) -> None:
-    neovim = desk.neovim()
+def test_the_lock_file_goes_with_neovim(rig: Workstation) -> None:
+    neovim = rig.neovim()
     lock = wait_for_lock()
 
     neovim.command("qa!")
@@ -73,13 +73,13 @@ def test_the_lock_file_goes_with_neovim(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")
+def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")
     neovim.command("DrawbridgeClaude")
     neovim.pane.wait_for("Claude Code v", "manual mode on", "❯")
     neovim.wait_for_agents()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     neovim.pane.type("Shout the second line.")
     neovim.pane.wait_for("Shout the second line")

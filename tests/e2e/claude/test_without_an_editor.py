@@ -6,7 +6,7 @@ import pytest
 
 from tests.rigs.messages_stub import edit, read, text
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
@@ -20,11 +20,11 @@ POEM = "one\ntwo\nthree\n"
     ids=["accept", "reject"],
 )
 @pytest.mark.thorough
-def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    desk.folder("--decide", decision)
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+def test_unattended_it_decides_by_itself(rig: Workstation, decision: str, screen: str, content: str) -> None:
+    poem = rig.file("poem.txt", POEM)
+    rig.folder("--decide", decision)
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     claude.prompt("Shout the second line.")
 
@@ -41,11 +41,11 @@ def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str,
     ],
     ids=["yes", "no"],
 )
-def test_the_person_answers_in_the_bridges_terminal(desk: Desk, key: str, screen: str, content: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    bridge = desk.folder()
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+def test_the_person_answers_in_the_bridges_terminal(rig: Workstation, key: str, screen: str, content: str) -> None:
+    poem = rig.file("poem.txt", POEM)
+    bridge = rig.folder()
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     bridge.wait_for("- two", r"\+ TWO", "Accept it?")
     assert poem.read_text() == POEM
@@ -57,11 +57,11 @@ def test_the_person_answers_in_the_bridges_terminal(desk: Desk, key: str, screen
 
 
 @pytest.mark.thorough
-def test_what_the_person_made_of_it_in_their_editor_is_written(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    bridge = desk.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})
-    claude = desk.claude()
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+def test_what_the_person_made_of_it_in_their_editor_is_written(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    bridge = rig.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})
+    claude = rig.claude()
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     claude.prompt("Shout the second line.")
     bridge.wait_for("Accept it?")
 
@@ -72,4 +72,4 @@ def test_what_the_person_made_of_it_in_their_editor_is_written(desk: Desk) -> No
 
     claude.pane.wait_for("It is done")
     assert poem.read_text() == "one\nzwei\nthree\n"
-    assert "user modified your proposed changes" in desk.model.requests[-1].told
+    assert "user modified your proposed changes" in rig.model.requests[-1].told

@@ -1,4 +1,4 @@
-"""The desk that every end-to-end test with Gemini CLI sits at."""
+"""The workstation of the end-to-end tests with Gemini CLI."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests import programs
 from tests.rigs.gemini_stub import GeminiStub
 from tests.rigs.tmux import Tmux
 
-from .desk import Desk
+from .workstation import Workstation
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[Desk]:
+def rig(home: Path) -> Iterator[Workstation]:
     programs.tmux()
-    with GeminiStub() as model, Tmux.server() as tmux, Desk(home / "project", model, tmux) as desk:
-        yield desk
+    with GeminiStub() as model, Tmux.server() as tmux, Workstation(home / "project", model, tmux) as rig:
+        yield rig

@@ -24,7 +24,7 @@ PATIENCE = 60  # seconds, as tests/waiting.py, which this program can't import
 
 
 class Params(NotificationParams):  # type: ignore[misc]
-    """Whatever a notice carries."""
+    """The parameters of a notification, of any kind."""
 
     model_config = ConfigDict(extra="allow")
 

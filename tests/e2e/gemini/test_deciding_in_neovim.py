@@ -12,17 +12,18 @@ from tests import programs
 from tests.rigs.gemini_rig import EDIT_DIALOG
 from tests.rigs.gemini_stub import replace, text, write_file
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
 
-def test_w_accepts_the_proposal_as_it_is(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini(recorded_as=("accept", "A replace, accepted as it is with :w in Neovim."))
+@pytest.mark.thorough
+def test_w_accepts_the_proposal_as_it_is(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini(recorded_as=("accept", "A replace, accepted as it is with :w in Neovim."))
     before = neovim.layout
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("two", "TWO")
@@ -32,18 +33,18 @@ def test_w_accepts_the_proposal_as_it_is(desk: Desk) -> None:
 
     gemini.pane.wait_for("It is done")
     assert poem.read_bytes() == b"one\nTWO\nthree\n"
-    [result] = desk.model.requests[-1].tool_results
+    [result] = rig.model.requests[-1].tool_results
     assert "Successfully modified file" in result
     neovim.wait_until_closed()
     neovim.wait_for_buffer(poem, ["one", "TWO", "three"])
     assert neovim.layout == before
 
 
-def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini(recorded_as=("accept-edited", "A replace, accepted with :w after the person changed a line."))
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini(recorded_as=("accept-edited", "A replace, accepted with :w after the person changed a line."))
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
 
@@ -53,7 +54,7 @@ def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk)
 
     gemini.pane.wait_for("It is done")
     assert poem.read_bytes() == b"one\nzwei\nthree\n"
-    [result] = desk.model.requests[-1].tool_results
+    [result] = rig.model.requests[-1].tool_results
     assert "confirmation step modified the `new_string` content to be: one\nzwei\nthree\n" in result
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
@@ -62,12 +63,12 @@ def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk)
 @pytest.mark.parametrize(
     ("words", "name"), [("DrawbridgeReject", "reject"), pytest.param("q", "close", marks=pytest.mark.thorough)]
 )
-def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini(recorded_as=(name, f"A replace, rejected with :{words} in Neovim."))
+def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: str) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini(recorded_as=(name, f"A replace, rejected with :{words} in Neovim."))
     before = neovim.layout
-    desk.model.will_say(replace(poem, "two", "TWO"), text("I leave it."))
+    rig.model.will_say(replace(poem, "two", "TWO"), text("I leave it."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     gemini.pane.wait_for(EDIT_DIALOG)
@@ -81,15 +82,15 @@ def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) ->
     assert neovim.buffer(poem) == ["one", "two", "three"]
     gemini.prompt("Go on then.")
     gemini.pane.wait_for("I leave it")
-    assert len(desk.model.requests) == 2, "the rejection alone asks the model nothing"
+    assert len(rig.model.requests) == 2, "the rejection alone asks the model nothing"
 
 
 @pytest.mark.thorough
-def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
-    song = desk.project / "song.txt"
-    neovim = desk.neovim(desk.file("poem.txt", POEM))
-    gemini = desk.gemini(recorded_as=("new-file", "A write_file of a file that did not exist, accepted with :w."))
-    desk.model.will_say(write_file(song, "la\nla la\n"), text("It is sung."))
+def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
+    song = rig.project / "song.txt"
+    neovim = rig.neovim(rig.file("poem.txt", POEM))
+    gemini = rig.gemini(recorded_as=("new-file", "A write_file of a file that did not exist, accepted with :w."))
+    rig.model.will_say(write_file(song, "la\nla la\n"), text("It is sung."))
     gemini.prompt("Write a song.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("la la")
@@ -102,13 +103,13 @@ def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini(
+def test_two_changes_in_one_answer_come_one_after_the_other(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini(
         recorded_as=("two-changes", "Two replaces in one answer: the first accepted, the second rejected.")
     )
-    desk.model.will_say([replace(poem, "one", "ONE"), replace(poem, "three", "THREE")], text("One of two."))
+    rig.model.will_say([replace(poem, "one", "ONE"), replace(poem, "three", "THREE")], text("One of two."))
     gemini.prompt("Shout the outer lines.")
 
     neovim.wait_for_proposal(1)
@@ -121,17 +122,17 @@ def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
     gemini.pane.wait_for("One of two")
     neovim.wait_until_closed(2)
     assert poem.read_text() == "ONE\ntwo\nthree\n"
-    first, second = desk.model.requests[-1].tool_results
+    first, second = rig.model.requests[-1].tool_results
     assert "Successfully modified file" in first
     assert "User denied execution" in second
 
 
 @pytest.mark.thorough
-def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini()
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+def test_an_emptied_proposal_is_rejected_and_the_person_is_told(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini()
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
 
@@ -146,13 +147,13 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> N
 
 
 @pytest.mark.thorough
-def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     neovim.command("2s/two/deux/")
     neovim.pane.wait_for("deux")
-    gemini = desk.gemini()
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    gemini = rig.gemini()
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
 
     gemini.pane.wait_for(EDIT_DIALOG)
@@ -173,11 +174,11 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) ->
         pytest.param("ä\ttwo\n😀 e\u0301".encode(), "ä\tTWO\n😀 e\u0301".encode(), id="not-ascii-no-final-newline"),
     ],
 )
-def test_line_ends_and_final_newline_stay(desk: Desk, before: bytes, after: bytes) -> None:
-    poem = desk.file("poem.txt", before)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini()
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+def test_line_ends_and_final_newline_stay(rig: Workstation, before: bytes, after: bytes) -> None:
+    poem = rig.file("poem.txt", before)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini()
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.command("w")
@@ -189,17 +190,27 @@ def test_line_ends_and_final_newline_stay(desk: Desk, before: bytes, after: byte
 
 
 @pytest.mark.thorough
-def test_a_first_start_in_neovim_is_connected_without_a_question(desk: Desk) -> None:
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str) -> None:
     """Gemini CLI's own question, whether to connect, looks for an installer that does not exist for Neovim."""
     settings = Path(os.environ["HOME"]) / ".gemini" / "settings.json"
     first = json.loads(settings.read_text())
     del first["ide"]
     settings.write_text(json.dumps(first))
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
 
-    neovim.command("DrawbridgeGemini")
+    neovim.pane.type(":DrawbridgeGemini")
+    neovim.pane.press("Enter")
+    neovim.pane.wait_for("Let Gemini CLI connect to this Neovim")
+    neovim.pane.type(answer)
 
-    neovim.wait_for_agents()
-    assert "Do you want to connect" not in neovim.pane.screen
-    assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"
+    if answer == "y":
+        neovim.wait_for_agents(timeout=120)
+        neovim.pane.wait_until_gone("Do you want to connect")
+        neovim.pane.wait_for("Type your message")
+        assert json.loads(settings.read_text())["ide"]["enabled"] is True
+    else:
+        neovim.pane.wait_for("Do you want to connect")
+        assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"
+    assert "Security Warning" not in neovim.pane.screen

@@ -7,18 +7,18 @@ import pytest
 from tests import programs
 from tests.rigs.gemini_stub import replace, text
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_from_any_terminal_in_the_workspace(desk: Desk) -> None:
-    neovim = desk.neovim(desk.file("poem.txt", POEM))
-    below = desk.project / "verses"
+def test_from_any_terminal_in_the_workspace(rig: Workstation) -> None:
+    neovim = rig.neovim(rig.file("poem.txt", POEM))
+    below = rig.project / "verses"
     below.mkdir()
 
-    gemini = desk.lonely_gemini(cwd=below)
+    gemini = rig.lonely_gemini(cwd=below)
 
     gemini.wait_for_editor()
     gemini.prompt("/ide status")
@@ -27,12 +27,12 @@ def test_from_any_terminal_in_the_workspace(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_not_from_a_terminal_elsewhere(desk: Desk) -> None:
-    neovim = desk.neovim(desk.file("poem.txt", POEM))
-    elsewhere = desk.project.with_name("elsewhere")
+def test_not_from_a_terminal_elsewhere(rig: Workstation) -> None:
+    neovim = rig.neovim(rig.file("poem.txt", POEM))
+    elsewhere = rig.project.with_name("elsewhere")
     elsewhere.mkdir()
 
-    gemini = desk.lonely_gemini(cwd=elsewhere)
+    gemini = rig.lonely_gemini(cwd=elsewhere)
 
     gemini.prompt("/ide status")
     gemini.pane.wait_for(r"Directory mismatch|Nothing more was scripted")
@@ -43,13 +43,13 @@ def test_not_from_a_terminal_elsewhere(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
+def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
     neovim.command("DrawbridgeGemini")
     neovim.pane.wait_for("Gemini CLI v", "Type your message")
     neovim.wait_for_agents(1)
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
 
     neovim.pane.type("Shout the second line.")
     neovim.pane.wait_for("Shout the second line")
@@ -69,11 +69,13 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
         pytest.param("reject", "Request cancelled", POEM),
     ],
 )
-def test_a_bridge_without_an_editor_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    desk.folder("--decide", decision)
-    gemini = desk.gemini()
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+def test_a_bridge_without_an_editor_decides_by_itself(
+    rig: Workstation, decision: str, screen: str, content: str
+) -> None:
+    poem = rig.file("poem.txt", POEM)
+    rig.folder("--decide", decision)
+    gemini = rig.gemini()
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
 
     gemini.prompt("Shout the second line.")
 
@@ -82,11 +84,11 @@ def test_a_bridge_without_an_editor_decides_by_itself(desk: Desk, decision: str,
 
 
 @pytest.mark.thorough
-def test_the_person_answers_in_the_bridges_terminal(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    bridge = desk.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})
-    gemini = desk.gemini()
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+def test_the_person_answers_in_the_bridges_terminal(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    bridge = rig.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})
+    gemini = rig.gemini()
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     bridge.wait_for(r"-\s*two", r"\+\s*TWO")
     assert poem.read_text() == POEM

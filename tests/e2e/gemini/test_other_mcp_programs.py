@@ -16,7 +16,7 @@ from tests import programs
 from tests.rigs.gemini_rig import wait_for_discovery
 from tests.waiting import PATIENCE
 
-from .middleman import Middleman
+from .proxy import CuttingProxy
 
 NO_SUCH_TOOL = "it calls a tool of the suite's own server; ours are the four that the CLI knows"
 NO_RESOURCES = "we declare no resources"
@@ -93,11 +93,11 @@ def test_the_official_python_client_reviews_a_file(discovery: Path, project: Pat
 
 @pytest.mark.thorough
 def test_the_conformance_suite_finds_what_we_know(discovery: Path, tmp_path: Path) -> None:
-    with Middleman(discovery, lends_token=True) as middleman:
-        url = f"http://127.0.0.1:{middleman.port}/mcp"
+    with CuttingProxy(discovery, lends_token=True) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/mcp"
         command = [str(programs.mcp_conformance()), "server", "--url", url, "--output-dir", str(tmp_path)]
 
-        report = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+        report = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
 
     results = {name: mark == "✓" for mark, name in re.findall(r"^([✓✗]) ([\w-]+): ", report, re.MULTILINE)}
     assert {"server-initialize", "ping", "tools-list", "server-sse-multiple-streams"} <= results.keys(), report

@@ -8,23 +8,22 @@ from tests.rigs import messages_stub
 from tests.rigs.gemini_rig import EDIT_DIALOG
 from tests.rigs.gemini_stub import replace, text, write_file
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
-pytestmark = [pytest.mark.thorough, pytest.mark.turns]
 
-
-def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    song = desk.file("song.txt", POEM)
-    neovim = desk.neovim(poem, song)
-    claude = desk.claude()
-    gemini = desk.gemini()
-    desk.claude_model.will_say(
+@pytest.mark.thorough
+def test_each_has_a_proposal_for_a_file_of_its_own(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    song = rig.file("song.txt", POEM)
+    neovim = rig.neovim(poem, song)
+    claude = rig.claude()
+    gemini = rig.gemini()
+    rig.claude_model.will_say(
         messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("The poem is done.")
     )
-    desk.model.will_say(replace(song, "three", "THREE"), text("The song is done."))
+    rig.model.will_say(replace(song, "three", "THREE"), text("The song is done."))
 
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal(1)
@@ -44,17 +43,18 @@ def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
     assert (poem.read_text(), song.read_text()) == ("one\nTWO\nthree\n", "one\ntwo\nTHREE\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["replace", "write_file"])
-def test_the_second_for_the_same_file_waits_and_holds_both_changes(desk: Desk, tool: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    claude = desk.claude()
-    gemini = desk.gemini()
-    desk.claude_model.will_say(
+def test_the_second_for_the_same_file_waits_and_holds_both_changes(rig: Workstation, tool: str) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    claude = rig.claude()
+    gemini = rig.gemini()
+    rig.claude_model.will_say(
         messages_stub.read(poem), messages_stub.edit(poem, "one", "ONE"), messages_stub.text("The first is done.")
     )
     change = replace(poem, "three", "THREE") if tool == "replace" else write_file(poem, "one\ntwo\nTHREE\n")
-    desk.model.will_say(change, text("The third is done."))
+    rig.model.will_say(change, text("The third is done."))
 
     claude.prompt("Shout the first line.")
     neovim.wait_for_proposal(1)

@@ -8,37 +8,37 @@ import pytest
 
 from tests.rigs.gemini_stub import text
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\nfour\n"
 
 
 @pytest.mark.thorough
-def test_open_files_cursor_and_selection_are_in_the_next_request(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    notes = desk.file("notes.txt", "a note\n")
-    neovim = desk.neovim(notes, poem)
-    middleman = desk.middleman("context", "Lines selected, a prompt; another file opened, a prompt.")
-    gemini = desk.gemini_through(middleman)
-    desk.model.will_say(text("I see."), text("I see that too."))
+def test_open_files_cursor_and_selection_are_in_the_next_request(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    notes = rig.file("notes.txt", "a note\n")
+    neovim = rig.neovim(notes, poem)
+    proxy = rig.proxy("context", "Lines selected, a prompt; another file opened, a prompt.")
+    gemini = rig.gemini_through(proxy)
+    rig.model.will_say(text("I see."), text("I see that too."))
 
     neovim.command("buffer poem.txt")
     neovim.pane.type("2GVj")
-    middleman.wait_for_event(lambda message: selected(message) == "two\nthree")
+    proxy.wait_for_event(lambda message: selected(message) == "two\nthree")
     gemini.prompt("Look at this.")
     gemini.pane.wait_for("I see")
 
-    assert desk.model.requests[0].editor == {
+    assert rig.model.requests[0].editor == {
         "activeFile": {"path": str(poem), "cursor": {"line": 3, "character": 6}, "selectedText": "two\nthree"},
         "otherOpenFiles": [str(notes)],
     }
 
-    song = desk.file("song.txt", "la\n")
+    song = rig.file("song.txt", "la\n")
     neovim.command(f"edit {song}")
     gemini.pane.wait_for("3 open files")
     gemini.prompt("And at this.")
     gemini.pane.wait_for("I see that too")
-    assert desk.model.requests[1].editor == {
+    assert rig.model.requests[1].editor == {
         "changes": {
             "filesOpened": [str(song)],
             "activeFileChanged": {"path": str(song), "cursor": {"line": 1, "character": 1}},
@@ -53,16 +53,16 @@ def selected(message: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.thorough
-def test_an_ignored_file_is_not_told(desk: Desk) -> None:
-    secrets = desk.file(".env", "PASSWORD=swordfish\n")
-    neovim = desk.neovim(desk.file("poem.txt", POEM))
-    gemini = desk.gemini()
+def test_an_ignored_file_is_not_told(rig: Workstation) -> None:
+    secrets = rig.file(".env", "PASSWORD=swordfish\n")
+    neovim = rig.neovim(rig.file("poem.txt", POEM))
+    gemini = rig.gemini()
     neovim.command(f"edit {secrets}")
     neovim.pane.wait_for("swordfish")
-    desk.model.will_say(text("I see."))
+    rig.model.will_say(text("I see."))
 
     gemini.prompt("Look at this.")
 
     gemini.pane.wait_for("I see")
-    assert "swordfish" not in desk.model.requests[0].told
-    assert str(secrets) not in desk.model.requests[0].told
+    assert "swordfish" not in rig.model.requests[0].told
+    assert str(secrets) not in rig.model.requests[0].told

@@ -15,42 +15,42 @@ from tests.rigs.gemini_stub import replace, text
 from tests.rigs.neovim_rig import Neovim
 from tests.rigs.tmux import wait_until
 
-from .desk import Desk
+from .workstation import Workstation
 
 POEM = "one\ntwo\nthree\n"
 
 
-def propose(desk: Desk, gemini: Gemini, neovim: Neovim, poem: Path) -> None:
+def propose(rig: Workstation, gemini: Gemini, neovim: Neovim, poem: Path) -> None:
     """A proposal is shown in Neovim, and in the CLI its dialog."""
-    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     gemini.pane.wait_for(EDIT_DIALOG)
 
 
 @pytest.mark.thorough
-def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    middleman = desk.middleman("gap", "A replace, accepted with :w while the event stream was down.")
-    gemini = desk.gemini_through(middleman)
-    propose(desk, gemini, neovim, poem)
+def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    proxy = rig.proxy("gap", "A replace, accepted with :w while the event stream was down.")
+    gemini = rig.gemini_through(proxy)
+    propose(rig, gemini, neovim, poem)
 
-    with middleman.gap():
+    with proxy.gap():
         neovim.command("w")
         neovim.wait_until_closed()
         assert poem.read_text() == POEM
 
     gemini.pane.wait_for("It is done")
-    assert middleman.streams == 2
+    assert proxy.streams == 2
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
 @pytest.mark.thorough
-def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini()
+def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini()
     first = json.loads(wait_for_lock().read_text())
     before = discovered()
 
@@ -68,17 +68,17 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     gemini.pane.wait_for("IDE connection error")
     gemini.prompt("/ide enable")
     gemini.pane.wait_for("Connected to Neovim")
-    propose(desk, gemini, neovim, poem)
+    propose(rig, gemini, neovim, poem)
     neovim.command("w")
     gemini.pane.wait_for("It is done")
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
 @pytest.mark.thorough
-def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini()
+def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini()
     gemini.prompt("/ide status")
     gemini.pane.wait_for("Connected to Neovim")  # it asks for the tools after it has opened its stream
     before = discovered()
@@ -88,7 +88,7 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
     neovim.wait_for_agents(0)
     neovim.wait_for_agents(1)
     assert (discovered()["port"], discovered()["authToken"]) == (before["port"], before["authToken"])
-    propose(desk, gemini, neovim, poem)
+    propose(rig, gemini, neovim, poem)
     neovim.command("w")
     gemini.pane.wait_for("It is done")
     assert poem.read_text() == "one\nTWO\nthree\n"
@@ -96,11 +96,11 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("words", ["DrawbridgeStop", "qa!"])
-def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
-    gemini = desk.gemini()
-    propose(desk, gemini, neovim, poem)
+def test_the_cli_does_not_wait_for_a_bridge_that_stops(rig: Workstation, words: str) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
+    gemini = rig.gemini()
+    propose(rig, gemini, neovim, poem)
 
     neovim.command(words)
 
@@ -112,12 +112,12 @@ def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -
 
 
 @pytest.mark.thorough
-def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     before = neovim.layout
-    gemini = desk.gemini()
-    propose(desk, gemini, neovim, poem)
+    gemini = rig.gemini()
+    propose(rig, gemini, neovim, poem)
 
     os.kill(gemini.pane.pid, signal.SIGKILL)
 
@@ -128,8 +128,8 @@ def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
     neovim.wait_for_agents(0)
 
 
-def test_the_discovery_file_is_private_and_goes_with_neovim(desk: Desk) -> None:
-    neovim = desk.neovim()
+def test_the_discovery_file_is_private_and_goes_with_neovim(rig: Workstation) -> None:
+    neovim = rig.neovim()
     file = wait_for_discovery()
     assert file.stat().st_mode & 0o777 == 0o600
 

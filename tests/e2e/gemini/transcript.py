@@ -1,4 +1,4 @@
-"""What Gemini CLI and a bridge said to each other, written down.
+"""Records the messages between Gemini CLI and a bridge.
 
 A transcript is JSON lines. First what it is: ``{"cli", "recorded", "what"}``. Then ``{"from": "gemini" | "bridge", "at":
 seconds since the first request, "exchange": N, ...}`` with one of ``request`` (method, path, headers, body), ``answer``
@@ -21,7 +21,7 @@ SHOWN_TIME = 1_700_000_000_000
 
 
 class Transcript:
-    """A file of recorded lines in which nothing of the machine stands: ``<folder>/<version of the CLI>-<name>.jsonl``."""
+    """A file of recorded lines, without anything of this machine: ``<folder>/<version of the CLI>-<name>.jsonl``."""
 
     def __init__(self, folder: Path, name: str, what: str, placeholders: Mapping[str, str]) -> None:
         self._folder = folder

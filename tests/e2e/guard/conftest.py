@@ -1,4 +1,4 @@
-"""The desk that every end-to-end test of the guard sits at."""
+"""The workstation of the end-to-end tests of the guard."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests import programs
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.tmux import Tmux
 
-from .desk import GuardedDesk
+from .workstation import GuardedWorkstation
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[GuardedDesk]:
+def rig(home: Path) -> Iterator[GuardedWorkstation]:
     programs.tmux()
-    with MessagesStub() as model, Tmux.server() as tmux, GuardedDesk(home / "project", model, tmux) as desk:
-        yield desk
+    with MessagesStub() as model, Tmux.server() as tmux, GuardedWorkstation(home / "project", model, tmux) as rig:
+        yield rig

@@ -7,20 +7,21 @@ import pytest
 from tests.rigs.claude_rig import EDIT_DIALOG, YES
 from tests.rigs.messages_stub import edit, read, text
 
-from .desk import GuardedDesk, is_told_in_one_line
 from .test_claude_edits import MINE, NEW_POEM, POEM, SUCCESS, type_a_line
+from .workstation import GuardedWorkstation, is_told_in_one_line
 
 SAVED = "were saved just before this call"
 
 
-def test_ask_has_claude_ask_in_its_own_dialog(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--answer", "ask")
+@pytest.mark.thorough
+def test_ask_has_claude_ask_in_its_own_dialog(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--answer", "ask")
     type_a_line(neovim)
-    claude = desk.lonely_claude("--permission-mode", "acceptEdits")
+    claude = rig.lonely_claude("--permission-mode", "acceptEdits")
 
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("So be it."))
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("So be it."))
     claude.prompt("Shout.")
 
     # Its dialog for edits does not show the reason (2.1.329): the editor tells it.
@@ -34,55 +35,56 @@ def test_ask_has_claude_ask_in_its_own_dialog(desk: GuardedDesk) -> None:
 
 
 @pytest.mark.thorough
-def test_wait_holds_the_edit_until_the_person_saves(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--answer", "wait", "--wait", "30")
+def test_wait_holds_the_edit_until_the_person_saves(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--answer", "wait", "--wait", "30")
     type_a_line(neovim)
 
-    claude = desk.start_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    claude = rig.start_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     is_told_in_one_line(neovim, r"Claude Code is waiting up to 30 s for you to save poem\.txt")
     assert poem.read_text() == POEM
     neovim.command("w")
 
     assert claude.wait_for_exit() == 0
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
-    assert SAVED in desk.model.requests[-1].told
+    assert SAVED in rig.model.requests[-1].told
 
 
 @pytest.mark.thorough
-def test_wait_denies_what_was_not_saved_in_time(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--answer", "wait", "--wait", "1")
+def test_wait_denies_what_was_not_saved_in_time(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--answer", "wait", "--wait", "1")
     type_a_line(neovim)
 
-    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert "It was not saved within 1 s." in told
     assert poem.read_text() == POEM
 
 
 @pytest.mark.thorough
-def test_save_saves_first(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--answer", "save")
+def test_save_saves_first(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--answer", "save")
     type_a_line(neovim)
 
-    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
     assert SAVED in told
 
 
-def test_merge_puts_the_change_into_the_unsaved_text(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--answer", "merge")
+@pytest.mark.thorough
+def test_merge_puts_the_change_into_the_unsaved_text(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--answer", "merge")
     type_a_line(neovim)
 
-    told = desk.ask_claude(read(poem), edit(poem, "one", "ONE"), text("It is done."))
+    told = rig.ask_claude(read(poem), edit(poem, "one", "ONE"), text("It is done."))
 
     assert poem.read_text() == "ONE\ntwo\nthree\n"
     assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
@@ -95,13 +97,13 @@ def test_merge_puts_the_change_into_the_unsaved_text(desk: GuardedDesk) -> None:
 
 
 @pytest.mark.thorough
-def test_merge_leaves_alone_what_both_changed(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--answer", "merge")
+def test_merge_leaves_alone_what_both_changed(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--answer", "merge")
     type_a_line(neovim)
 
-    told = desk.ask_claude(read(poem), edit(poem, "three\n", "three\ntheirs\n"), text("It is done."))
+    told = rig.ask_claude(read(poem), edit(poem, "three\n", "three\ntheirs\n"), text("It is done."))
 
     assert SUCCESS in told
     assert neovim.buffer(poem) == MINE

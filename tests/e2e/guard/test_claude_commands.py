@@ -10,8 +10,8 @@ from tests import programs
 from tests.rigs.claude_rig import TOOL_DIALOG, YES
 from tests.rigs.messages_stub import Block, text, tool_use
 
-from .desk import GuardedDesk, is_told_in_one_line
 from .test_claude_edits import MINE, POEM, type_a_line
+from .workstation import GuardedWorkstation, is_told_in_one_line
 
 NO = "2"
 """In this dialog there is no "yes, always"."""
@@ -26,16 +26,16 @@ def bash(command: str) -> Block:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
 def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
-    desk: GuardedDesk, answer: str, expected: str
+    rig: GuardedWorkstation, answer: str, expected: str
 ) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up()
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up()
     type_a_line(neovim)
-    desk.file(".claude-settings.json", '{"permissions": {"allow": ["Bash"]}}')
-    claude = desk.lonely_claude("--settings", ".claude-settings.json")
+    rig.file(".claude-settings.json", '{"permissions": {"allow": ["Bash"]}}')
+    claude = rig.lonely_claude("--settings", ".claude-settings.json")
 
-    desk.model.will_say(bash("echo appended >> poem.txt"), text("So be it."))
+    rig.model.will_say(bash("echo appended >> poem.txt"), text("So be it."))
     claude.prompt("Append a line.")
 
     claude.pane.wait_for(TOOL_DIALOG, r"poem\.txt has unsaved changes in Neovim", "This command names it")
@@ -46,44 +46,63 @@ def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
     assert neovim.buffer(poem) == MINE
 
 
-def test_without_anybody_to_ask_it_is_not_run(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up()
+def test_without_anybody_to_ask_it_is_not_run(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up()
     type_a_line(neovim)
 
-    told = desk.ask_claude(bash("cd / && sed -i s/two/TWO/ ~1/poem.txt"), text("Then not."), flags=ALLOWED)
+    told = rig.ask_claude(bash("cd / && sed -i s/two/TWO/ ~1/poem.txt"), text("Then not."), flags=ALLOWED)
 
     assert poem.read_text() == POEM
     assert "This command names it; nothing was run." in told
 
 
 @pytest.mark.thorough
-def test_a_command_that_names_none_is_run_unasked(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
-    desk.set_up()
+def test_a_command_that_names_none_is_run_unasked(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up()
     type_a_line(neovim)
 
-    desk.ask_claude(bash("echo x > other.txt"), text("It is done."), flags=ALLOWED)
+    rig.ask_claude(bash("echo x > other.txt"), text("It is done."), flags=ALLOWED)
 
-    assert (desk.project / "other.txt").read_text() == "x\n"
+    assert (rig.project / "other.txt").read_text() == "x\n"
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_what_a_command_changed_is_shown_or_told(desk: GuardedDesk, program: Path) -> None:
+def test_what_a_command_changed_is_shown_or_told(rig: GuardedWorkstation, program: Path) -> None:
     """By its words nobody could know which files it changes; it fails at the end, which changes nothing."""
-    poem, clean = desk.file("poem.txt", POEM), desk.file("clean.txt", "two\n")
-    neovim = desk.nvim(poem, program=program)
-    desk.set_up()
+    poem, clean = rig.file("poem.txt", POEM), rig.file("clean.txt", "two\n")
+    neovim = rig.nvim(poem, program=program)
+    rig.set_up()
     type_a_line(neovim)
     neovim.command("set hidden noautoread | edit clean.txt")
     neovim.wait_for("return vim.fn.expand('%:t') == 'clean.txt'", what="did not go there")
 
-    told = desk.ask_claude(bash("sed -i s/two/TWO/ *.txt; false"), text("It is done."), flags=ALLOWED)
+    told = rig.ask_claude(bash("sed -i s/two/TWO/ *.txt; false"), text("It is done."), flags=ALLOWED)
 
     neovim.wait_for_buffer(clean, ["TWO"])
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
     assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told
-    is_told_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")
+    # Claude Code also watches the open files, and may notice the change before the command has ended.
+    is_told_in_one_line(neovim, r"poem\.txt changed on disk( \(Claude Code\))?; your text was not touched")
+
+
+@pytest.mark.thorough
+def test_what_a_command_changes_while_it_runs_is_shown_at_once_and_told_at_its_end(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
+    rig.set_up()
+    type_a_line(neovim)
+    # The CLI watches the file from some moment on: a change before that is noticed at the end only.
+    rig.file("write.sh", "for _ in $(seq 60); do echo three >> poem.txt; [ -e noticed ] && exit; sleep 1; done\n")
+    pane = rig.start_claude(bash("sh write.sh"), text("It is done."), flags=ALLOWED)
+
+    is_told_in_one_line(neovim, r"poem\.txt changed on disk; your text was not touched")
+    rig.file("noticed", "")
+
+    assert pane.wait_for_exit() == 0
+    told = "\n".join(request.told for request in rig.model.requests)
+    assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told

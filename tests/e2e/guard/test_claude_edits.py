@@ -12,7 +12,7 @@ from tests import programs
 from tests.rigs.messages_stub import HOLD, edit, read, text, tool_use, write
 from tests.rigs.neovim_rig import Neovim
 
-from .desk import STUCK, GuardedDesk, is_told_in_one_line
+from .workstation import STUCK, GuardedWorkstation, is_told_in_one_line
 
 POEM = "one\ntwo\nthree\n"
 NEW_POEM = "one\nTWO\nthree\n"
@@ -35,15 +35,17 @@ return { vim.fn.getline('.'), view.col, vim.fn.winline(), vim.fn.getline('w0'),
     "plugin", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["with-the-plugin", "without-it"]
 )
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: GuardedDesk, program: Path, plugin: bool) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem, program=program, plugin=plugin)
-    desk.set_up()
+def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
+    rig: GuardedWorkstation, program: Path, plugin: bool
+) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem, program=program, plugin=plugin)
+    rig.set_up()
     type_a_line(neovim)
 
     again = [HOLD, edit(poem, "two", "TWO")]
-    claude = desk.start_claude(read(poem), edit(poem, "two", "TWO"), again, text("It is done."))
-    [reason] = desk.model.wait_for_request(3).tool_results
+    claude = rig.start_claude(read(poem), edit(poem, "two", "TWO"), again, text("It is done."))
+    [reason] = rig.model.wait_for_request(3).tool_results
 
     is_told_in_one_line(neovim, KEPT)
     assert poem.read_text() == POEM
@@ -54,23 +56,24 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: GuardedDesk, 
     assert "Once poem.txt is saved there, the same call goes through" in reason
 
     neovim.save()
-    desk.model.go_on()
+    rig.model.go_on()
     assert claude.wait_for_exit() == 0
-    assert SUCCESS in desk.model.requests[-1].tool_results[0]
+    assert SUCCESS in rig.model.requests[-1].tool_results[0]
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_what_claude_wrote_is_shown_and_the_person_stays_where_they_are(desk: GuardedDesk, program: Path) -> None:
-    poem = desk.file("poem.txt", "".join(f"line {number}\n" for number in range(1, 301)))
-    neovim = desk.nvim(poem, program=program)
-    desk.set_up()
+def test_what_claude_wrote_is_shown_and_the_person_stays_where_they_are(rig: GuardedWorkstation, program: Path) -> None:
+    poem = rig.file("poem.txt", "".join(f"line {number}\n" for number in range(1, 301)))
+    neovim = rig.nvim(poem, program=program)
+    rig.set_up()
     neovim.command("20,30fold")
     neovim.pane.type("150Gzt5j3l")
     neovim.wait_for("return vim.fn.line('.') == 155", what="did not go there")
     before = neovim.lua(VIEW)
 
-    desk.ask_claude(read(poem), edit(poem, "line 5\n", "line 5\nand\nmore\n"), text("It is done."))
+    rig.ask_claude(read(poem), edit(poem, "line 5\n", "line 5\nand\nmore\n"), text("It is done."))
 
     assert (neovim.buffer(poem) or [])[4:8] == ["line 5", "and", "more", "line 6"]
     assert not neovim.modified(poem)
@@ -79,13 +82,14 @@ def test_what_claude_wrote_is_shown_and_the_person_stays_where_they_are(desk: Gu
     neovim.wait_for("return vim.fn.getline(6) == 'line 6'", what="did not take it back with one u")
 
 
-def test_a_new_file_that_is_an_unsaved_buffer_is_not_written(desk: GuardedDesk) -> None:
-    poem = desk.project / "new.txt"
-    neovim = desk.nvim(poem)
-    desk.set_up()
+@pytest.mark.thorough
+def test_a_new_file_that_is_an_unsaved_buffer_is_not_written(rig: GuardedWorkstation) -> None:
+    poem = rig.project / "new.txt"
+    neovim = rig.nvim(poem)
+    rig.set_up()
     type_a_line(neovim)
 
-    told = desk.ask_claude(write(poem, "by an agent\n"), text("Then not."))
+    told = rig.ask_claude(write(poem, "by an agent\n"), text("Then not."))
 
     assert not poem.exists()
     assert f"{poem} has unsaved changes" in told
@@ -94,48 +98,48 @@ def test_a_new_file_that_is_an_unsaved_buffer_is_not_written(desk: GuardedDesk) 
 
 
 @pytest.mark.thorough
-def test_so_it_is_below_a_directory_that_is_a_link(desk: GuardedDesk) -> None:
-    (desk.project / "real").mkdir()
-    (desk.project / "link").symlink_to("real")
-    neovim = desk.nvim(desk.project / "link" / "new.txt")
-    desk.set_up()
+def test_so_it_is_below_a_directory_that_is_a_link(rig: GuardedWorkstation) -> None:
+    (rig.project / "real").mkdir()
+    (rig.project / "link").symlink_to("real")
+    neovim = rig.nvim(rig.project / "link" / "new.txt")
+    rig.set_up()
     type_a_line(neovim)
 
-    told = desk.ask_claude(write(desk.project / "real" / "new.txt", "by an agent\n"), text("Then not."))
+    told = rig.ask_claude(write(rig.project / "real" / "new.txt", "by an agent\n"), text("Then not."))
 
-    assert list((desk.project / "real").iterdir()) == []
+    assert list((rig.project / "real").iterdir()) == []
     assert "has unsaved changes" in told
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", ["link/../poem.txt", "gone/../poem.txt"])
-def test_it_is_the_file_that_claude_means_by_two_dots(desk: GuardedDesk, path: str) -> None:
+def test_it_is_the_file_that_claude_means_by_two_dots(rig: GuardedWorkstation, path: str) -> None:
     """Claude Code strikes the step before the dots out, wherever a link leads; the kernel would go there."""
-    poem = desk.file("poem.txt", POEM)
-    (desk.project / "other/sub").mkdir(parents=True)
-    elsewhere = desk.file("other/poem.txt", POEM)
-    (desk.project / "link").symlink_to("other/sub")
-    neovim = desk.nvim(poem)
-    desk.set_up()
+    poem = rig.file("poem.txt", POEM)
+    (rig.project / "other/sub").mkdir(parents=True)
+    elsewhere = rig.file("other/poem.txt", POEM)
+    (rig.project / "link").symlink_to("other/sub")
+    neovim = rig.nvim(poem)
+    rig.set_up()
     type_a_line(neovim)
-    name = desk.project / path
+    name = rig.project / path
 
-    told = desk.ask_claude(read(name), edit(name, "two", "TWO"), text("Then not."))
+    told = rig.ask_claude(read(name), edit(name, "two", "TWO"), text("Then not."))
 
     assert "has unsaved changes" in told
     assert (poem.read_text(), elsewhere.read_text()) == (POEM, POEM)
 
 
 @pytest.mark.thorough
-def test_a_notebook_is_kept_too(desk: GuardedDesk) -> None:
+def test_a_notebook_is_kept_too(rig: GuardedWorkstation) -> None:
     content = json.dumps({"cells": [CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
-    notebook = desk.file("book.ipynb", content)
-    neovim = desk.nvim(notebook)
-    desk.set_up()
+    notebook = rig.file("book.ipynb", content)
+    neovim = rig.nvim(notebook)
+    rig.set_up()
     type_a_line(neovim)
 
     change = tool_use("NotebookEdit", notebook_path=str(notebook), cell_id="a1", new_source="2", edit_mode="replace")
-    told = desk.ask_claude(read(notebook), change, text("Then not."))
+    told = rig.ask_claude(read(notebook), change, text("Then not."))
 
     assert notebook.read_text() == content
     assert f"{notebook} has unsaved changes" in told
@@ -145,15 +149,15 @@ def test_a_notebook_is_kept_too(desk: GuardedDesk) -> None:
 @pytest.mark.parametrize("program", programs.each_nvim())
 @pytest.mark.thorough
 def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_told(
-    desk: GuardedDesk, program: Path
+    rig: GuardedWorkstation, program: Path
 ) -> None:
-    poem, other = desk.file("poem.txt", POEM), desk.file("other.txt", "x\n")
-    neovim = desk.nvim(poem, program=program)
-    desk.set_up()
+    poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
+    neovim = rig.nvim(poem, program=program)
+    rig.set_up()
     type_a_line(neovim)
     neovim.command(f"set hidden | split {other}")
 
-    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     assert poem.read_text() == NEW_POEM
     assert neovim.buffer(poem) == MINE
@@ -164,15 +168,15 @@ def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_tol
 
 
 @pytest.mark.thorough
-def test_a_policy_for_one_tool_keeps_what_is_not_in_front(desk: GuardedDesk) -> None:
-    poem, other = desk.file("poem.txt", POEM), desk.file("other.txt", "x\n")
-    neovim = desk.nvim(poem)
-    desk.set_up("claude", "--policy-for", "Write=any")
+def test_a_policy_for_one_tool_keeps_what_is_not_in_front(rig: GuardedWorkstation) -> None:
+    poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
+    neovim = rig.nvim(poem)
+    rig.set_up("claude", "--policy-for", "Write=any")
     type_a_line(neovim)
     neovim.command(f"set hidden | edit {other}")
     neovim.wait_for("return vim.fn.expand('%:t') == 'other.txt'", what="did not go there")
 
-    told = desk.ask_claude(read(poem), write(poem, "all new\n"), edit(poem, "two", "TWO"), text("Done."))
+    told = rig.ask_claude(read(poem), write(poem, "all new\n"), edit(poem, "two", "TWO"), text("Done."))
 
     assert "where it is open" in told
     assert poem.read_text() == NEW_POEM
@@ -180,28 +184,29 @@ def test_a_policy_for_one_tool_keeps_what_is_not_in_front(desk: GuardedDesk) -> 
 
 
 @pytest.mark.thorough
-def test_an_agent_in_a_sub_directory_is_kept_from_it_too(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    below = desk.project / "deep" / "down"
+def test_an_agent_in_a_sub_directory_is_kept_from_it_too(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    below = rig.project / "deep" / "down"
     below.mkdir(parents=True)
-    neovim = desk.nvim(poem)
-    desk.set_up()
+    neovim = rig.nvim(poem)
+    rig.set_up()
     type_a_line(neovim)
 
-    allowed = ("--add-dir", str(desk.project))  # else Claude Code itself would not let it write there
-    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
+    allowed = ("--add-dir", str(rig.project))  # else Claude Code itself would not let it write there
+    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
 
     assert poem.read_text() == POEM
     assert "where the person is working on it, 4 lines. Nothing was written." in told
 
 
-def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.plain_nvim(poem)
-    desk.set_up("claude", "--socket-dir", os.environ["XDG_RUNTIME_DIR"])
+@pytest.mark.thorough
+def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.plain_nvim(poem)
+    rig.set_up("claude", "--socket-dir", os.environ["XDG_RUNTIME_DIR"])
     type_a_line(neovim)
 
-    desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert poem.read_text() == POEM
     is_told_in_one_line(neovim, KEPT)
@@ -212,16 +217,16 @@ class TestTwoNeovimsOfOneDirectory:
 
     @pytest.mark.thorough
     def test_clean_in_front_of_one_and_modified_behind_in_the_other_is_nobodys_current_work(
-        self, desk: GuardedDesk
+        self, rig: GuardedWorkstation
     ) -> None:
-        poem, other = desk.file("poem.txt", POEM), desk.file("other.txt", "x\n")
-        first, second = desk.nvim(poem), desk.nvim(poem)
-        desk.set_up()
+        poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
+        first, second = rig.nvim(poem), rig.nvim(poem)
+        rig.set_up()
         type_a_line(second)
         second.command(f"set hidden | edit {other}")
         second.wait_for("return vim.fn.expand('%:t') == 'other.txt'", what="did not go there")
 
-        told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+        told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
         assert poem.read_text() == NEW_POEM
         first.wait_for_buffer(poem, ["one", "TWO", "three"])
@@ -231,29 +236,29 @@ class TestTwoNeovimsOfOneDirectory:
     @pytest.mark.thorough
     @pytest.mark.parametrize("behind", [0, 1], ids=["behind-in-the-first", "behind-in-the-second"])
     def test_modified_behind_in_one_does_not_hide_that_it_is_worked_on_in_the_other(
-        self, desk: GuardedDesk, behind: int
+        self, rig: GuardedWorkstation, behind: int
     ) -> None:
-        poem, other = desk.file("poem.txt", POEM), desk.file("other.txt", "x\n")
-        both = [desk.nvim(poem), desk.nvim(poem)]
-        desk.set_up()
+        poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
+        both = [rig.nvim(poem), rig.nvim(poem)]
+        rig.set_up()
         for neovim in both:
             type_a_line(neovim)
         both[behind].command(f"set hidden | edit {other}")
         both[behind].wait_for("return vim.fn.expand('%:t') == 'other.txt'", what="did not go there")
 
-        desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+        rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
         assert poem.read_text() == POEM
         for neovim in both:
             is_told_in_one_line(neovim, KEPT)
 
     @pytest.mark.thorough
-    def test_what_claude_wrote_is_shown_in_both(self, desk: GuardedDesk) -> None:
-        poem = desk.file("poem.txt", POEM)
-        both = [desk.nvim(poem), desk.nvim(poem)]
-        desk.set_up()
+    def test_what_claude_wrote_is_shown_in_both(self, rig: GuardedWorkstation) -> None:
+        poem = rig.file("poem.txt", POEM)
+        both = [rig.nvim(poem), rig.nvim(poem)]
+        rig.set_up()
 
-        desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+        rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
         for neovim in both:
             neovim.wait_for_buffer(poem, ["one", "TWO", "three"])

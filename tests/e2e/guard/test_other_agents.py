@@ -15,9 +15,9 @@ from tests.rigs.gemini_stub import GeminiStub, replace
 from tests.rigs.responses_stub import ResponsesStub, apply_patch, text
 from tests.setup import headless
 
-from .desk import GuardedDesk, is_told_in_one_line
 from .test_claude_edits import POEM, type_a_line
 from .test_what_claude_is_told import SELECTED, select_two_lines
+from .workstation import GuardedWorkstation, is_told_in_one_line
 
 PATCH = """\
 *** Begin Patch
@@ -36,16 +36,16 @@ PATCH = """\
 
 
 @pytest.mark.thorough
-def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(desk: GuardedDesk, home: Path) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
+def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(rig: GuardedWorkstation, home: Path) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
     headless.settings_of_gemini(home)
-    desk.set_up("gemini")
+    rig.set_up("gemini")
     type_a_line(neovim)
 
     with GeminiStub() as model:
         model.will_say(replace(poem, "two", "TWO"), gemini_stub.text("Then not."))
-        headless.gemini(model, desk.project)
+        headless.gemini(model, rig.project)
     assert poem.read_text() == POEM
     [reason] = model.requests[1].tool_results
     assert f"{poem} has unsaved changes in Neovim" in reason
@@ -55,60 +55,61 @@ def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(desk: GuardedDesk, h
     neovim.save()
     with GeminiStub() as model:
         model.will_say(replace(poem, "two", "TWO"), gemini_stub.text("Done."))
-        headless.gemini(model, desk.project)
+        headless.gemini(model, rig.project)
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
 @pytest.mark.thorough
-def test_geminis_prompt_carries_the_selection(desk: GuardedDesk, home: Path) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem)
+def test_geminis_prompt_carries_the_selection(rig: GuardedWorkstation, home: Path) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem)
     headless.settings_of_gemini(home)
-    desk.set_up("gemini")
+    rig.set_up("gemini")
     select_two_lines(neovim)
 
     with GeminiStub() as model:
         model.will_say(gemini_stub.text("I see."))
-        headless.gemini(model, desk.project)
+        headless.gemini(model, rig.project)
 
     assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in model.requests[0].told
 
 
+@pytest.mark.thorough
 def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_work(
-    desk: GuardedDesk, home: Path
+    rig: GuardedWorkstation, home: Path
 ) -> None:
     programs.codex()
-    poem, clean = desk.file("poem.txt", POEM), desk.file("clean.txt", POEM)
-    neovim = desk.nvim(poem, clean)
-    desk.set_up("codex")
+    poem, clean = rig.file("poem.txt", POEM), rig.file("clean.txt", POEM)
+    neovim = rig.nvim(poem, clean)
+    rig.set_up("codex")
     type_a_line(neovim)
 
     with ResponsesStub(apply_patch(PATCH), text("Then not.")) as model:
         headless.codex(model, home, headless.TRUSTED)
     assert f"{poem} has unsaved changes in Neovim" in model.tool_results[0]
     assert (poem.read_text(), clean.read_text()) == (POEM, POEM)
-    assert not (desk.project / "new.txt").exists()
+    assert not (rig.project / "new.txt").exists()
     is_told_in_one_line(neovim, r"Codex was kept from changing poem\.txt")
 
     neovim.save()
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
         headless.codex(model, home, headless.TRUSTED)
-    assert (desk.project / "new.txt").exists()
+    assert (rig.project / "new.txt").exists()
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
 @pytest.mark.thorough
-def test_one_that_has_the_selection_as_an_ide_is_not_told_it_again(desk: GuardedDesk) -> None:
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.nvim(poem, plugin=True)
+def test_one_that_has_the_selection_as_an_ide_is_not_told_it_again(rig: GuardedWorkstation) -> None:
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.nvim(poem, plugin=True)
     gemini_rig.prepare_home()
-    desk.set_up("gemini")
+    rig.set_up("gemini")
     select_two_lines(neovim)
 
     with GeminiStub() as model:
         model.will_say(gemini_stub.text("I see."))
         environment = gemini_rig.environment(model)
-        gemini = Gemini.start(desk.tmux, programs.gemini(), project=desk.project, environment=environment)
+        gemini = Gemini.start(rig.tmux, programs.gemini(), project=rig.project, environment=environment)
         gemini.wait_for_editor()
         gemini.prompt("Look at this.")
         request = model.wait_for_request(1)

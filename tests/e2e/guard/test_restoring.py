@@ -9,56 +9,57 @@ import pytest
 from tests.rigs.messages_stub import edit, read, text
 from tests.rigs.neovim_rig import Neovim
 
-from .desk import GuardedDesk
 from .test_claude_edits import NEW_POEM, POEM, type_a_line
+from .workstation import GuardedWorkstation
 
 
 @pytest.fixture
-def poem(desk: GuardedDesk) -> Path:
-    return desk.file("poem.txt", POEM)
+def poem(rig: GuardedWorkstation) -> Path:
+    return rig.file("poem.txt", POEM)
 
 
 @pytest.fixture
-def neovim(desk: GuardedDesk, poem: Path) -> Neovim:
+def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
     """Claude has changed the poem twice, and Neovim has read it anew each time."""
-    neovim = desk.nvim(poem)
-    desk.set_up()
-    desk.ask_claude(read(poem), edit(poem, "two", "TWO"), edit(poem, "three", "3"), text("It is done."))
+    neovim = rig.nvim(poem)
+    rig.set_up()
+    rig.ask_claude(read(poem), edit(poem, "two", "TWO"), edit(poem, "three", "3"), text("It is done."))
     neovim.wait_for_buffer(poem, ["one", "TWO", "3"])
     return neovim
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("neovim")
-def test_it_lists_what_was_replaced_the_newest_first(desk: GuardedDesk, poem: Path) -> None:
-    newest, oldest = desk.drawbridge("hook", "--restore").splitlines()
+def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
+    newest, oldest = rig.drawbridge("hook", "--restore").splitlines()
     assert newest.split()[0::5] == ["1", str(poem)]
     assert oldest.split()[0::5] == ["2", str(poem)]
     assert f"{len(POEM)} bytes" in oldest
 
 
 @pytest.mark.thorough
-def test_a_number_of_the_list_is_put_back_and_shown(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
-    said = desk.drawbridge("hook", "--restore", "2")
+def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+    said = rig.drawbridge("hook", "--restore", "2")
 
     assert said.startswith(f"{poem} was restored to its text of ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
-    assert len(desk.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
+    assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
 
 
 @pytest.mark.thorough
-def test_of_a_file_the_newest_copy_is_put_back(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
-    desk.drawbridge("hook", "--restore", "poem.txt")
+def test_of_a_file_the_newest_copy_is_put_back(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+    rig.drawbridge("hook", "--restore", "poem.txt")
 
     assert poem.read_text() == NEW_POEM
     neovim.wait_for_buffer(poem, ["one", "TWO", "three"])
 
 
 @pytest.mark.thorough
-def test_unsaved_changes_are_not_replaced(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
+def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     type_a_line(neovim)
 
-    refused = desk.attempt("hook", "--restore", "2")
+    refused = rig.attempt("hook", "--restore", "2")
 
     assert refused.returncode == 2
     assert f"{poem} has unsaved changes in Neovim" in refused.stderr
@@ -66,8 +67,8 @@ def test_unsaved_changes_are_not_replaced(desk: GuardedDesk, poem: Path, neovim:
     assert neovim.buffer(poem) == ["one", "TWO", "3", "mine"]
 
 
-def test_what_was_never_replaced_can_not_be_put_back(desk: GuardedDesk) -> None:
-    assert "nothing has been replaced" in desk.drawbridge("hook", "--restore")
-    refused = desk.attempt("hook", "--restore", "poem.txt")
+def test_what_was_never_replaced_can_not_be_put_back(rig: GuardedWorkstation) -> None:
+    assert "nothing has been replaced" in rig.drawbridge("hook", "--restore")
+    refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. Nothing was changed" in refused.stderr

@@ -13,14 +13,15 @@ from tests import programs
 from tests.rigs.messages_stub import edit, read, text
 from tests.rigs.neovim_rig import Neovim
 from tests.rigs.tmux import wait_until
+from tests.waiting import PATIENCE
 
-from .desk import STUCK, GuardedDesk, edit_call, is_told_in_one_line
 from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
+from .workstation import STUCK, GuardedWorkstation, edit_call, is_told_in_one_line
 
 DEADLINE = ("--deadline", "300")
 """The usual one, in milliseconds."""
 
-SOON = 3
+SOON = PATIENCE / 2
 """Seconds: the deadline, the start of Python, and a busy machine. Without a deadline it would be for ever."""
 
 State = Callable[[Neovim], None]
@@ -51,14 +52,14 @@ def typing(neovim: Neovim) -> None:
 
 
 @pytest.fixture
-def poem(desk: GuardedDesk) -> Path:
-    return desk.file("poem.txt", POEM)
+def poem(rig: GuardedWorkstation) -> Path:
+    return rig.file("poem.txt", POEM)
 
 
 @pytest.fixture(params=programs.each_nvim())
-def neovim(request: pytest.FixtureRequest, desk: GuardedDesk, poem: Path) -> Iterator[Neovim]:
+def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) -> Iterator[Neovim]:
     """With unsaved work in front."""
-    neovim = desk.nvim(poem, program=request.param)
+    neovim = rig.nvim(poem, program=request.param)
     pid = neovim.lua("return vim.fn.getpid()")
     type_a_line(neovim)
     yield neovim
@@ -73,38 +74,39 @@ def neovim(request: pytest.FixtureRequest, desk: GuardedDesk, poem: Path) -> Ite
     ],
 )
 def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
-    desk: GuardedDesk, poem: Path, neovim: Neovim, state: State, why: str
+    rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
-    desk.set_up("claude", *DEADLINE)
+    rig.set_up("claude", *DEADLINE)
     state(neovim)
 
-    answer, seconds = desk.hook(**edit_call(poem))
+    answer, seconds = rig.hook(**edit_call(poem))
 
     assert answer == {}, "unknown = allow, and still no opinion rather than a yes"
     assert seconds < SOON
-    [line] = desk.log.splitlines()
+    [line] = rig.log.splitlines()
     assert line.endswith(f"{why} (unknown = allow)")
 
 
 @pytest.mark.parametrize("state", [pytest.param(asleep, marks=pytest.mark.thorough), typing])
 def test_one_that_is_asleep_or_typed_into_answers_as_ever(
-    desk: GuardedDesk, poem: Path, neovim: Neovim, state: State
+    rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State
 ) -> None:
-    desk.set_up()
+    rig.set_up()
     state(neovim)
 
-    answer, _ = desk.hook(**edit_call(poem))
+    answer, _ = rig.hook(**edit_call(poem))
 
     assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
+@pytest.mark.thorough
 def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_persons(
-    desk: GuardedDesk, poem: Path, neovim: Neovim
+    rig: GuardedWorkstation, poem: Path, neovim: Neovim
 ) -> None:
-    desk.set_up("claude", *DEADLINE)
+    rig.set_up("claude", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
-    desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     assert poem.read_text() == NEW_POEM
     neovim.pane.press("Enter")
@@ -114,16 +116,18 @@ def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_p
 
 
 @pytest.mark.thorough
-def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
-    desk.set_up("claude", "--unknown", "deny", *DEADLINE)
+def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(
+    rig: GuardedWorkstation, poem: Path, neovim: Neovim
+) -> None:
+    rig.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
-    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert poem.read_text() == POEM
     assert "Drawbridge could not find out in time whether poem.txt has unsaved changes" in told
     neovim.pane.press("Enter")
     neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for more")
-    desk.set_up("claude", "--unknown", "deny", "--deadline", "5000")
-    desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    rig.set_up("claude", "--unknown", "deny", "--deadline", "5000")
+    rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
     is_told_in_one_line(neovim, KEPT)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import Desk, desk
+from tests.guard.lua.rig import Workstation, workstation
 from tests.programs import each_nvim
 
 
@@ -18,7 +18,7 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-async def at(program: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def at(program: Path, tmp_path: Path) -> AsyncIterator[Workstation]:
     """A Neovim without configuration and a person at it."""
-    async with desk(program, tmp_path) as made:
+    async with workstation(program, tmp_path) as made:
         yield made

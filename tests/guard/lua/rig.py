@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 
-DEADLINE = 5_000
+DEADLINE = int(PATIENCE * 1000)
 """Milliseconds; the guard's own are far shorter, and not what is tested here."""
 
 
@@ -26,7 +26,7 @@ WORKED_OFF = "<F12> <Cmd>let g:typed += 1<CR>"
 """A mapping: a question may overtake the keys that were sent before it."""
 
 
-class Desk:
+class Workstation:
     """What the person has open, and ``asks`` for what an agent's hook would ask."""
 
     def __init__(self, person: Person, folder: Path, program: Path) -> None:
@@ -115,7 +115,7 @@ async def sooner_or_later(
 
 
 @contextlib.asynccontextmanager
-async def desk(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Desk]:
+async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
     """A Neovim without configuration in ``folder``."""
     async with headless(program, *QUICK, *arguments, cwd=folder) as person:
-        yield Desk(person, folder, program)
+        yield Workstation(person, folder, program)

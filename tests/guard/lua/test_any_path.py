@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from tests.guard.lua.rig import Desk, desk
+from tests.guard.lua.rig import Workstation, workstation
 
 COMPOSED, DECOMPOSED = "caf\u00e9.py", "cafe\u0301.py"
 FILES = ("a.py", "A.py", COMPOSED, DECOMPOSED)
@@ -59,8 +59,8 @@ def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) ->
         (tmp_path / name).symlink_to(target)
     for name, target in HARD_LINKS.items():
         os.link(tmp_path / target, tmp_path / name)
-    sitting = desk(program, tmp_path, "-n")
-    at: Desk = runner.run(sitting.__aenter__())
+    sitting = workstation(program, tmp_path, "-n")
+    at: Workstation = runner.run(sitting.__aenter__())
 
     @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
     @given(opened=PATHS, asked=PATHS)
@@ -94,7 +94,7 @@ def is_a_circle(path: str) -> bool:
     return False
 
 
-async def opens(at: Desk, path: str) -> None:
+async def opens(at: Workstation, path: str) -> None:
     """A buffer of that name as its only one, with unsaved work."""
     await at.person.lua(
         """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import QUICK, Desk
+from tests.guard.lua.rig import QUICK, Workstation
 from tests.nvim.rig import on_screen
 
 STATES = {
@@ -24,7 +24,7 @@ STATES = {
 
 @pytest.mark.parametrize(("keys", "mode", "out"), STATES.values(), ids=STATES)
 async def test_a_person_in_the_middle_of_something_is_answered_and_not_disturbed(
-    at: Desk, keys: str, mode: str, out: str
+    at: Workstation, keys: str, mode: str, out: str
 ) -> None:
     await at.ex("set hidden")
     clean = await at.opened("clean.py", "one\ntwo\n")
@@ -64,7 +64,7 @@ async def test_a_neovim_that_waits_for_a_key_is_none_the_worse_for_being_asked(
     path = tmp_path / "a.py"
     path.write_text("one\n")
     async with on_screen(program, *QUICK, "a.py", cwd=tmp_path) as (person, _):
-        at = Desk(person, tmp_path, program)
+        at = Workstation(person, tmp_path, program)
         await person.types(keys)
         path.write_text("two\n")
 
@@ -80,7 +80,7 @@ async def test_a_neovim_that_waits_for_a_key_is_none_the_worse_for_being_asked(
         await person.until("return vim.fn.getline(1) == 'typed two'")
 
 
-async def test_a_pending_global_command_is_not_disturbed(at: Desk) -> None:
+async def test_a_pending_global_command_is_not_disturbed(at: Workstation) -> None:
     """`:global` works on marked lines; here it lets questions in while it runs."""
     path = await at.opened("a.py", "".join(f"{number}\n" for number in range(1, 41)))
     other = await at.opened("other.py", "one\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.guard.lua.rig import Desk, reloaded, sooner_or_later
+from tests.guard.lua.rig import Workstation, reloaded, sooner_or_later
 
 SERVER = Path(__file__).with_name("language_server.py")
 
@@ -23,7 +23,7 @@ ATTACH = """
 """
 
 
-async def reports(at: Desk, *problems: tuple[int, int, str], name: str = "linter") -> None:
+async def reports(at: Workstation, *problems: tuple[int, int, str], name: str = "linter") -> None:
     """A linter of the person's reports: row from 0, severity from 1, message."""
     found = [{"lnum": row, "col": 0, "severity": severity, "message": text} for row, severity, text in problems]
     await at.person.lua(
@@ -31,17 +31,17 @@ async def reports(at: Desk, *problems: tuple[int, int, str], name: str = "linter
     )
 
 
-async def remembers(at: Desk, path: Path) -> None:
+async def remembers(at: Workstation, path: Path) -> None:
     """What the guard asks before an edit."""
     await at.asks("snapshot", paths=[str(path)], remember=True)
 
 
-async def new(at: Desk, path: Path) -> list[tuple[int, str, str]]:
+async def new(at: Workstation, path: Path) -> list[tuple[int, str, str]]:
     answer = await at.asks("diagnostics", file_path=path)
     return [(found["line"], found["severity"], found["message"]) for found in answer["new"]]
 
 
-async def test_what_was_there_before_is_not_new(at: Desk) -> None:
+async def test_what_was_there_before_is_not_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await reports(at, (0, 1, "old error"))
     await remembers(at, path)
@@ -50,7 +50,7 @@ async def test_what_was_there_before_is_not_new(at: Desk) -> None:
     assert await new(at, path) == [(3, "error", "new error"), (2, "warning", "new warning")]
 
 
-async def test_hints_and_information_are_not_told(at: Desk) -> None:
+async def test_hints_and_information_are_not_told(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     await reports(at, (0, 3, "information"), (1, 4, "hint"))
@@ -58,7 +58,7 @@ async def test_hints_and_information_are_not_told(at: Desk) -> None:
     assert await new(at, path) == []
 
 
-async def test_what_only_moved_is_not_new(at: Desk) -> None:
+async def test_what_only_moved_is_not_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await reports(at, (0, 1, "undefined x"), (1, 1, "undefined y"))
     await remembers(at, path)
@@ -67,7 +67,7 @@ async def test_what_only_moved_is_not_new(at: Desk) -> None:
     assert await new(at, path) == []
 
 
-async def test_the_same_words_at_one_more_place_are_new(at: Desk) -> None:
+async def test_the_same_words_at_one_more_place_are_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await reports(at, (1, 1, "undefined x"))
     await remembers(at, path)
@@ -76,7 +76,7 @@ async def test_the_same_words_at_one_more_place_are_new(at: Desk) -> None:
     assert await new(at, path) == [(1, "error", "undefined x")]
 
 
-async def test_at_most_twenty_are_told_and_errors_first(at: Desk) -> None:
+async def test_at_most_twenty_are_told_and_errors_first(at: Workstation) -> None:
     path = await at.opened("a.py", "x\n" * 60)
     await remembers(at, path)
     await reports(at, *((row, 2, f"warning {row}") for row in range(30)), (50, 1, "error"))
@@ -88,7 +88,7 @@ async def test_at_most_twenty_are_told_and_errors_first(at: Desk) -> None:
     assert found[-1] == (19, "warning", "warning 18")
 
 
-async def test_source_and_code_are_told_where_there_are_any(at: Desk) -> None:
+async def test_source_and_code_are_told_where_there_are_any(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     await at.person.lua(
@@ -101,7 +101,7 @@ async def test_source_and_code_are_told_where_there_are_any(at: Desk) -> None:
     ]
 
 
-async def test_without_remember_nothing_is_new(at: Desk) -> None:
+async def test_without_remember_nothing_is_new(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.asks("snapshot", paths=[str(path)])
     await reports(at, (0, 1, "error"))
@@ -110,7 +110,7 @@ async def test_without_remember_nothing_is_new(at: Desk) -> None:
     assert await at.asks("diagnostics", file_path=at.file("closed.py")) == {"new": [], "pending": False}
 
 
-async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Desk) -> None:
+async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Workstation) -> None:
     path = await at.opened("a.py")
     await remembers(at, path)
     path.write_text("new\n")
@@ -129,7 +129,7 @@ async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Desk)
 
 
 @pytest.fixture
-async def served(at: Desk) -> Any:
+async def served(at: Workstation) -> Any:
     """A file that a language server serves."""
     path = await at.opened("a.py", "fine\nbad\n")
     await at.person.lua(ATTACH, [sys.executable, str(SERVER), str(at.folder / "release")])
@@ -137,12 +137,14 @@ async def served(at: Desk) -> Any:
     return path
 
 
-async def answer_at_last(at: Desk, path: Path) -> Any:
+async def answer_at_last(at: Workstation, path: Path) -> Any:
     """As the guard asks: again, as long as something is pending."""
     return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 
-async def test_the_language_server_gets_what_was_written_and_its_answer_is_waited_for(at: Desk, served: Path) -> None:
+async def test_the_language_server_gets_what_was_written_and_its_answer_is_waited_for(
+    at: Workstation, served: Path
+) -> None:
     await remembers(at, served)
     served.write_text("new\nfine\nbad\nodd hint\nbad\n")
     await at.asks("refresh_buffer", file_path=served)
@@ -155,7 +157,7 @@ async def test_the_language_server_gets_what_was_written_and_its_answer_is_waite
     ]
 
 
-async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Desk, served: Path) -> None:
+async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     served.write_text("slow\nbad\nodd\n")
     await at.asks("refresh_buffer", file_path=served)
@@ -167,7 +169,7 @@ async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Desk,
     assert [found["line"] for found in answer["new"]] == [3]
 
 
-async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Desk, served: Path) -> None:
+async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     await reports(at, (0, 1, "of an earlier text"))
     served.write_text("slow\nbad\n")
@@ -176,7 +178,7 @@ async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Desk
     assert (await at.asks("diagnostics", file_path=served))["pending"] is True
 
 
-async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Desk, served: Path) -> None:
+async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     await reports(at, (0, 1, "of an earlier text"))
     await remembers(at, served)
@@ -187,7 +189,7 @@ async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Desk, served: Pat
     assert (await at.asks("diagnostics", file_path=served))["pending"] is True
 
 
-async def test_an_edit_that_breaks_nothing(at: Desk, served: Path) -> None:
+async def test_an_edit_that_breaks_nothing(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     served.write_text("fine\nfine\nbad\n")
     await at.asks("refresh_buffer", file_path=served)

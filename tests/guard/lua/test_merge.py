@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge import text
 from drawbridge.text import hunks
-from tests.guard.lua.rig import Desk
+from tests.guard.lua.rig import Workstation
 from tests.programs import nvim_version
 
 LINES = "".join(f"line {number}\n" for number in range(1, 101))
@@ -25,7 +25,7 @@ def edits(old: str, new: str) -> list[dict[str, Any]]:
     ]
 
 
-async def merged(at: Desk, path: Path, new: str) -> Any:
+async def merged(at: Workstation, path: Path, new: str) -> Any:
     """Puts the text ``new`` into the buffer."""
     found = await at.asks("buffer_text", file_path=path)
     return await at.asks(
@@ -49,7 +49,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("content", TEXTS.values(), ids=TEXTS)
-async def test_the_text_is_what_a_save_would_write(at: Desk, content: bytes) -> None:
+async def test_the_text_is_what_a_save_would_write(at: Workstation, content: bytes) -> None:
     path = await at.opened("a.txt", content)
 
     found = await at.asks("buffer_text", file_path=path)
@@ -57,7 +57,7 @@ async def test_the_text_is_what_a_save_would_write(at: Desk, content: bytes) -> 
     assert found["text"].encode("utf-8", "surrogateescape") == content
 
 
-async def test_the_text_of_unsaved_work_and_its_version(at: Desk) -> None:
+async def test_the_text_of_unsaved_work_and_its_version(at: Workstation) -> None:
     path = await at.opened("a.txt", b"one")
     before = await at.asks("buffer_text", file_path=path)
     await at.keys("omine<Esc>")
@@ -70,14 +70,14 @@ async def test_the_text_of_unsaved_work_and_its_version(at: Desk) -> None:
     assert (await at.asks("buffer_text", file_path=path))["version"] == after["version"]
 
 
-async def test_a_file_without_a_final_newline_that_stays_so(at: Desk) -> None:
+async def test_a_file_without_a_final_newline_that_stays_so(at: Workstation) -> None:
     await at.ex("set nofixendofline")
     path = await at.opened("a.txt", b"one\ntwo")
 
     assert (await at.asks("buffer_text", file_path=path))["text"] == "one\ntwo"
 
 
-async def test_text_in_another_encoding_is_told_in_utf8(at: Desk) -> None:
+async def test_text_in_another_encoding_is_told_in_utf8(at: Workstation) -> None:
     path = await at.opened("a.txt", b"caf\xe9\n")
 
     found = await at.asks("buffer_text", file_path=path)
@@ -85,7 +85,7 @@ async def test_text_in_another_encoding_is_told_in_utf8(at: Desk) -> None:
     assert (found["text"], found["encoding"]) == ("café\n", "latin1")
 
 
-async def test_bytes_that_are_no_utf8_survive_the_way(at: Desk) -> None:
+async def test_bytes_that_are_no_utf8_survive_the_way(at: Workstation) -> None:
     await at.ex('edit ++enc=utf-8 a.txt | call setline(1, "\\xff\\xe9t\\xc3\\xa9\\xf0\\x9f")')
 
     found = await at.asks("buffer_text", file_path=at.folder / "a.txt")
@@ -93,7 +93,7 @@ async def test_bytes_that_are_no_utf8_survive_the_way(at: Desk) -> None:
     assert found["text"].encode("utf-8", "surrogateescape") == b"\xff\xe9t\xc3\xa9\xf0\x9f\n"
 
 
-async def test_there_is_no_text_of_a_file_that_is_not_open_or_too_large(at: Desk) -> None:
+async def test_there_is_no_text_of_a_file_that_is_not_open_or_too_large(at: Workstation) -> None:
     large = await at.opened("large.txt", "x" * 79 + "\n" + ("y" * 79 + "\n") * 53_000)
 
     assert await at.asks("buffer_text", file_path=large) == {"text": None}
@@ -103,7 +103,7 @@ async def test_there_is_no_text_of_a_file_that_is_not_open_or_too_large(at: Desk
 # The merge.
 
 
-async def test_an_agents_change_goes_into_the_unsaved_text(at: Desk) -> None:
+async def test_an_agents_change_goes_into_the_unsaved_text(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")
     path.write_text("zero\none\nTWO\nthree\n")
@@ -116,7 +116,7 @@ async def test_an_agents_change_goes_into_the_unsaved_text(at: Desk) -> None:
     assert (await at.mode(), await at.person.messages()) == ("n", "")
 
 
-async def test_saving_afterwards_does_not_warn(at: Desk) -> None:
+async def test_saving_afterwards_does_not_warn(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -129,7 +129,7 @@ async def test_saving_afterwards_does_not_warn(at: Desk) -> None:
     assert "WARNING" not in await at.person.messages()
 
 
-async def test_neither_autoread_nor_checktime_touches_it_afterwards(at: Desk) -> None:
+async def test_neither_autoread_nor_checktime_touches_it_afterwards(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -143,7 +143,7 @@ async def test_neither_autoread_nor_checktime_touches_it_afterwards(at: Desk) ->
     assert await at.text() == ["agent's", "one", "mine"]
 
 
-async def test_a_change_on_disk_after_a_merge_is_one_again(at: Desk) -> None:
+async def test_a_change_on_disk_after_a_merge_is_one_again(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -154,7 +154,7 @@ async def test_a_change_on_disk_after_a_merge_is_one_again(at: Desk) -> None:
     assert (await at.asks("save_buffer", file_path=path))["saved"] is False
 
 
-async def test_one_undo_gives_back_exactly_what_the_person_had(at: Desk) -> None:
+async def test_one_undo_gives_back_exactly_what_the_person_had(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("50Gomine<Esc>x")
     before = await at.text()
@@ -172,7 +172,7 @@ async def test_one_undo_gives_back_exactly_what_the_person_had(at: Desk) -> None
     assert await at.modified()
 
 
-async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: Desk) -> None:
+async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     path.write_text("agent's\none\n")
@@ -184,7 +184,7 @@ async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: 
     assert await at.modified(), "the file holds something else now"
 
 
-async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Desk) -> None:
+async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA before")
     await at.comes_into("i")
@@ -204,7 +204,7 @@ async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Desk) -> 
         assert await at.text() == ["one", "two before and after"]
 
 
-async def test_cursor_marks_folds_and_extmarks_move_with_the_text(at: Desk) -> None:
+async def test_cursor_marks_folds_and_extmarks_move_with_the_text(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.ex("set foldmethod=manual")
     await at.keys("10Gomine<Esc>")
@@ -226,7 +226,7 @@ async def test_cursor_marks_folds_and_extmarks_move_with_the_text(at: Desk) -> N
     assert await at.text() == new
 
 
-async def test_a_hidden_buffer_is_merged_too(at: Desk) -> None:
+async def test_a_hidden_buffer_is_merged_too(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
@@ -255,7 +255,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("old", "new"), SHAPES.values(), ids=SHAPES)
-async def test_whatever_the_change_the_text_is_the_merged_one(at: Desk, old: str, new: str) -> None:
+async def test_whatever_the_change_the_text_is_the_merged_one(at: Workstation, old: str, new: str) -> None:
     path = await at.opened("a.txt", "something else\n")
     await at.person.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", old.splitlines() or [""])
 
@@ -266,7 +266,7 @@ async def test_whatever_the_change_the_text_is_the_merged_one(at: Desk, old: str
     assert new or await at.text() == [""]
 
 
-async def test_a_file_that_was_empty_gets_just_the_lines(at: Desk) -> None:
+async def test_a_file_that_was_empty_gets_just_the_lines(at: Workstation) -> None:
     path = await at.opened("a.txt", b"")
 
     assert await merged(at, path, "one\ntwo\n") == {"merged": True}
@@ -274,7 +274,7 @@ async def test_a_file_that_was_empty_gets_just_the_lines(at: Desk) -> None:
     assert await at.text() == ["one", "two"]
 
 
-async def test_crlf_stays_crlf_when_the_change_comes_without(at: Desk) -> None:
+async def test_crlf_stays_crlf_when_the_change_comes_without(at: Workstation) -> None:
     path = await at.opened("a.txt", b"one\r\ntwo\r\n")
     await at.keys("omine<Esc>")
     version = (await at.asks("buffer_text", file_path=path))["version"]
@@ -289,7 +289,7 @@ async def test_crlf_stays_crlf_when_the_change_comes_without(at: Desk) -> None:
 # All or nothing.
 
 
-async def refused(at: Desk, path: Path, reason: str, *, version: int | None = None, change: Any = None) -> None:
+async def refused(at: Workstation, path: Path, reason: str, *, version: int | None = None, change: Any = None) -> None:
     before = await at.person.lua("return { vim.fn.getline(1, '$'), vim.bo.modified, vim.fn.undotree().seq_last }")
     known = await at.asks("buffer_text", file_path=path)
 
@@ -306,7 +306,7 @@ async def refused(at: Desk, path: Path, reason: str, *, version: int | None = No
     assert await at.mode() == "n"
 
 
-async def test_a_text_that_has_changed_since_is_left_alone(at: Desk) -> None:
+async def test_a_text_that_has_changed_since_is_left_alone(at: Workstation) -> None:
     path = await at.opened("a.py")
     version = (await at.asks("buffer_text", file_path=path))["version"]
     await at.keys("x")
@@ -314,7 +314,7 @@ async def test_a_text_that_has_changed_since_is_left_alone(at: Desk) -> None:
     await refused(at, path, "the text has changed since", version=version)
 
 
-async def test_a_file_that_is_not_open_can_not_be_merged(at: Desk) -> None:
+async def test_a_file_that_is_not_open_can_not_be_merged(at: Workstation) -> None:
     await refused(at, at.file("a.py"), "it is not open")
 
 
@@ -327,21 +327,21 @@ async def test_a_file_that_is_not_open_can_not_be_merged(at: Desk) -> None:
         [{"start": 0, "end": 2, "lines": ["x"]}, {"start": 1, "end": 3, "lines": ["y"]}],
     ],
 )
-async def test_edits_that_do_not_fit_change_nothing(at: Desk, change: Any) -> None:
+async def test_edits_that_do_not_fit_change_nothing(at: Workstation, change: Any) -> None:
     path = await at.opened("a.py")
     await at.keys("x")
 
     await refused(at, path, "the change does not fit the text", change=change)
 
 
-async def test_a_text_in_another_encoding_is_left_alone(at: Desk) -> None:
+async def test_a_text_in_another_encoding_is_left_alone(at: Workstation) -> None:
     path = await at.opened("a.txt", b"caf\xe9\n")
     await at.keys("x")
 
     await refused(at, path, "it is in latin1, not in UTF-8")
 
 
-async def test_a_text_that_a_plugin_saves_is_left_alone(at: Desk) -> None:
+async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None:
     path = await at.opened("a.secret")
     await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
     await at.keys("x")
@@ -350,7 +350,7 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Desk) -> None:
     assert await at.person.lua("return vim.g.written") is None
 
 
-async def test_what_fails_half_way_is_taken_back(at: Desk) -> None:
+async def test_what_fails_half_way_is_taken_back(at: Workstation) -> None:
     """The edits are made from below; no line can hold a line end."""
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import QUICK, Desk
+from tests.guard.lua.rig import QUICK, Workstation
 from tests.nvim.rig import on_screen
 
 SENT = {"success": True}
 
 
-async def heard(at: Desk, text: str) -> None:
+async def heard(at: Workstation, text: str) -> None:
     await at.person.until("return vim.fn.execute('messages'):find(..., 1, true) ~= nil", text)
 
 
-async def test_a_notice_is_shown_as_a_warning(at: Desk) -> None:
+async def test_a_notice_is_shown_as_a_warning(at: Workstation) -> None:
     await at.person.lua("_G.notices = {} vim.notify = function(text, level) table.insert(notices, { text, level }) end")
 
     assert await at.asks("send_message", message="Claude Code wants to change a.py") == SENT
@@ -37,14 +37,14 @@ async def test_a_notice_is_shown_as_a_warning(at: Desk) -> None:
         ("日本語 é \U0001f600", "日本語 é \U0001f600"),
     ],
 )
-async def test_a_message_with_anything_in_it(at: Desk, text: str, shown: str) -> None:
+async def test_a_message_with_anything_in_it(at: Workstation, text: str, shown: str) -> None:
     assert await at.asks("send_message", message=text) == SENT
 
     await heard(at, shown)
     assert await at.mode() == "n"
 
 
-async def test_only_where_the_file_is_open(at: Desk) -> None:
+async def test_only_where_the_file_is_open(at: Workstation) -> None:
     path = await at.opened("a.py")
 
     assert await at.asks("send_message", message="about b", file_path=at.file("b.py")) == SENT
@@ -54,7 +54,7 @@ async def test_only_where_the_file_is_open(at: Desk) -> None:
     assert "about b" not in await at.person.messages()
 
 
-async def test_a_notify_of_the_persons_that_fails_does_no_harm(at: Desk) -> None:
+async def test_a_notify_of_the_persons_that_fails_does_no_harm(at: Workstation) -> None:
     await at.person.lua("vim.notify = function() error('no') end")
 
     assert await at.asks("send_message", message="hello") == SENT
@@ -74,7 +74,7 @@ async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path,
         person,
         pane,
     ):
-        at = Desk(person, tmp_path, program)
+        at = Workstation(person, tmp_path, program)
         for length in (10, 40, 47, 48, 49, 50, 58, 59, 60, 61, 300, 3_000):
             assert await at.asks("send_message", message=f"{length} " + "x" * (length - 3)) == SENT
             assert await at.asks("send_message", message="日" * length) == SENT
@@ -91,7 +91,7 @@ async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path,
 async def test_what_the_person_is_typing_goes_on(program: Path, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one\n")
     async with on_screen(program, *QUICK, "a.py", cwd=tmp_path, columns=60, rows=12) as (person, _):
-        at = Desk(person, tmp_path, program)
+        at = Workstation(person, tmp_path, program)
         await at.keys("i")
         await at.comes_into("i")
         await at.asks("send_message", message="in insert mode " * 20)
@@ -109,7 +109,7 @@ async def test_what_the_person_is_typing_goes_on(program: Path, tmp_path: Path) 
         assert await at.mode() == "n"
 
 
-async def test_a_message_before_the_first_screen_waits_for_it(at: Desk) -> None:
+async def test_a_message_before_the_first_screen_waits_for_it(at: Workstation) -> None:
     await at.person.lua("_G.notices = {} vim.notify = function(text) table.insert(notices, text) end")
     assert await at.person.lua("return vim.v.vim_did_enter") == 1
 

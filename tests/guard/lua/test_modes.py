@@ -14,21 +14,21 @@ from drawbridge.editors.port import BridgeState
 from tests.guard import processes
 from tests.guard.lua.rig import QUICK
 from tests.guard.payloads import edit, recorded
-from tests.nvim.rig import Desk, desk
+from tests.nvim.rig import Workstation, workstation
 
 CONNECTED = ("Claude Code",)
 
 
 @pytest.fixture
-async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workstation]:
     """A Neovim with a bridge, to which the process above the hook's is connected."""
-    async with desk(program, tmp_path, *QUICK) as made:
+    async with workstation(program, tmp_path, *QUICK) as made:
         monkeypatch.setenv("NVIM", made.person.address)
         await made.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid(),)))
         yield made
 
 
-async def hooked(at: Desk, payload: dict[str, Any], mode: str | None) -> None:
+async def hooked(at: Workstation, payload: dict[str, Any], mode: str | None) -> None:
     """The hook as a process, called by the agent in ``mode``."""
     given = {name: value for name, value in payload.items() if name != "permission_mode"}
     words = processes.command("--deadline=5000")
@@ -38,7 +38,7 @@ async def hooked(at: Desk, payload: dict[str, Any], mode: str | None) -> None:
     assert isinstance(ended.answer, dict)
 
 
-async def shown(at: Desk) -> tuple[str, Any]:
+async def shown(at: Workstation) -> tuple[str, Any]:
     """The status line, and what ``:DrawbridgeStatus`` says after "asks"."""
     line, asks = await at.person.lua(
         "local status = require('drawbridge.status'); return { status.line(), status.asking() or '' }"
@@ -46,7 +46,7 @@ async def shown(at: Desk) -> tuple[str, Any]:
     return line, asks
 
 
-async def test_a_mode_that_does_not_ask_is_shown(at: Desk) -> None:
+async def test_a_mode_that_does_not_ask_is_shown(at: Workstation) -> None:
     await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
     line, asks = await shown(at)
     assert line == "◆ Claude (not asking)"
@@ -55,7 +55,7 @@ async def test_a_mode_that_does_not_ask_is_shown(at: Desk) -> None:
     assert await shown(at) == ("◆ Claude", 'yes: its mode is "default"')
 
 
-async def test_a_write_in_a_mode_that_asks(at: Desk) -> None:
+async def test_a_write_in_a_mode_that_asks(at: Workstation) -> None:
     """A rule of the person's settings may allow it."""
     await hooked(at, recorded("claude", "UserPromptSubmit"), "default")
     state = BridgeState(4711, "token", CONNECTED, (os.getpid(),), unasked=CONNECTED)
@@ -63,7 +63,7 @@ async def test_a_write_in_a_mode_that_asks(at: Desk) -> None:
     assert (await shown(at))[1].startswith("perhaps not: Claude Code wrote a file without asking")
 
 
-async def test_the_mode_of_another_agent_is_not_shown(at: Desk) -> None:
+async def test_the_mode_of_another_agent_is_not_shown(at: Workstation) -> None:
     """It calls its hook, but is not the one that is connected; and one that has gone is forgotten."""
     await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
     await at.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid() + 1_000_000,)))
@@ -73,7 +73,7 @@ async def test_the_mode_of_another_agent_is_not_shown(at: Desk) -> None:
     assert not asks.startswith("no")
 
 
-async def test_without_a_report_nothing_changes(at: Desk) -> None:
+async def test_without_a_report_nothing_changes(at: Workstation) -> None:
     before = await shown(at)
     await hooked(at, recorded("claude", "UserPromptSubmit"), None)
     assert await shown(at) == before

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import Desk, desk, kept, reloaded
+from tests.guard.lua.rig import Workstation, kept, reloaded, workstation
 
 LINES = "".join(f"line {number}\n" for number in range(1, 201))
 
 
-async def test_a_file_that_an_agent_wrote_is_shown(at: Desk) -> None:
+async def test_a_file_that_an_agent_wrote_is_shown(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     path.write_text("zero\none\nTWO\nthree\n")
 
@@ -24,7 +24,7 @@ async def test_a_file_that_an_agent_wrote_is_shown(at: Desk) -> None:
     assert await at.person.messages() == ""
 
 
-async def test_a_file_that_did_not_change_is_not_reloaded(at: Desk) -> None:
+async def test_a_file_that_did_not_change_is_not_reloaded(at: Workstation) -> None:
     path = await at.opened("a.py")
     ticks = "return vim.api.nvim_buf_get_changedtick(0)"
     assert reloaded(await at.asks("refresh_buffer", file_path=path)) == []
@@ -35,12 +35,12 @@ async def test_a_file_that_did_not_change_is_not_reloaded(at: Desk) -> None:
     assert await at.person.lua(ticks) == before
 
 
-async def test_a_file_that_nobody_has_open_is_no_problem(at: Desk) -> None:
+async def test_a_file_that_nobody_has_open_is_no_problem(at: Workstation) -> None:
     assert reloaded(await at.asks("refresh_buffer", file_path=at.file("a.py"))) == []
 
 
 @pytest.mark.parametrize("how", ["hidden", "in another tab page", "in the other half of a split", "unlisted"])
-async def test_it_is_reloaded_wherever_it_is(at: Desk, how: str) -> None:
+async def test_it_is_reloaded_wherever_it_is(at: Workstation, how: str) -> None:
     path = await at.opened("a.py", "old\n")
     await at.ex("set hidden")
     await at.ex({
@@ -58,7 +58,7 @@ async def test_it_is_reloaded_wherever_it_is(at: Desk, how: str) -> None:
 
 
 @pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
-async def test_autoread_or_not(at: Desk, autoread: str) -> None:
+async def test_autoread_or_not(at: Workstation, autoread: str) -> None:
     await at.ex(f"set {autoread}")
     path = await at.opened("a.py", "old\n")
     path.write_text("new\n")
@@ -75,7 +75,7 @@ async def test_autoread_or_not(at: Desk, autoread: str) -> None:
 # Every file.
 
 
-async def test_without_a_path_every_open_file_that_changed_is_read_anew(at: Desk) -> None:
+async def test_without_a_path_every_open_file_that_changed_is_read_anew(at: Workstation) -> None:
     await at.ex("set hidden")
     first, second, unchanged = await at.opened("1.py"), await at.opened("2.py"), await at.opened("3.py")
     gone = await at.opened("gone.py")
@@ -91,7 +91,7 @@ async def test_without_a_path_every_open_file_that_changed_is_read_anew(at: Desk
     assert not await at.modified(gone)
 
 
-async def test_what_changed_before_the_first_question_is_found_too(at: Desk) -> None:
+async def test_what_changed_before_the_first_question_is_found_too(at: Workstation) -> None:
     path = await at.opened("a.py", "old\n")
     path.write_text("new\n")
     await at.asks("snapshot", paths=[])
@@ -99,7 +99,7 @@ async def test_what_changed_before_the_first_question_is_found_too(at: Desk) -> 
     assert reloaded(await at.asks("refresh_buffer")) == [str(path)]
 
 
-async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_named(at: Desk) -> None:
+async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_named(at: Workstation) -> None:
     path = await at.opened("a.py", "old\n")
     await at.keys("onew<Esc>")
     await at.asks("snapshot", paths=[])
@@ -113,11 +113,26 @@ async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_nam
     assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
 
 
+async def test_a_change_that_the_agent_only_noticed_is_reported_once_more_when_it_can_be_informed(
+    at: Workstation,
+) -> None:
+    path = await at.opened("a.py", "old\n")
+    await at.keys("onew<Esc>")
+    await at.asks("snapshot", paths=[])
+    path.write_text("first\n")
+
+    assert (await at.asks("refresh_buffer", watched=True))["kept"] == [{"name": str(path), "lines": 2}]
+    assert kept(await at.asks("refresh_buffer", watched=True)) == []
+    assert (await at.asks("refresh_buffer"))["kept"] == [{"name": str(path), "lines": 2, "notified": True}]
+    assert kept(await at.asks("refresh_buffer")) == []
+    assert kept(await at.asks("refresh_buffer", watched=True)) == []
+
+
 # Unsaved work.
 
 
 @pytest.mark.parametrize("where", ["in front", "hidden", "in another tab page"])
-async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: Desk, where: str) -> None:
+async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: Workstation, where: str) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("omine<Esc>")
@@ -129,7 +144,7 @@ async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: De
 
     for params in ({}, {"file_path": path}):
         answer = await at.asks("refresh_buffer", **params)
-        assert answer == {"success": True, "reloaded": [], "kept": [{"name": str(path), "lines": 3}]}
+        assert (answer["reloaded"], kept(answer)) == ([], [str(path)])
 
     assert await at.mode() == "n"
     assert await at.text(path) == ["one", "mine", "two"]
@@ -139,14 +154,14 @@ async def test_a_modified_buffer_is_never_touched_and_w12_is_never_raised(at: De
     assert path.read_text() == "agent's\n"
 
 
-async def test_unsaved_work_on_an_unchanged_file_is_not_reported(at: Desk) -> None:
+async def test_unsaved_work_on_an_unchanged_file_is_not_reported(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.keys("x")
 
     assert kept(await at.asks("refresh_buffer", file_path=path)) == []
 
 
-async def test_saving_by_hand_is_no_change_by_others(at: Desk) -> None:
+async def test_saving_by_hand_is_no_change_by_others(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.asks("snapshot", paths=[])
     await at.keys("x")
@@ -156,7 +171,9 @@ async def test_saving_by_hand_is_no_change_by_others(at: Desk) -> None:
     assert kept(await at.asks("refresh_buffer", file_path=path)) == []
 
 
-async def test_a_file_that_changed_after_unsaved_work_began_is_reported_even_at_the_first_question(at: Desk) -> None:
+async def test_a_file_that_changed_after_unsaved_work_began_is_reported_even_at_the_first_question(
+    at: Workstation,
+) -> None:
     path = await at.opened("a.py")
     await at.keys("x")
     later = path.stat().st_mtime + 5
@@ -170,7 +187,7 @@ async def test_a_file_that_changed_after_unsaved_work_began_is_reported_even_at_
 VIEW = "local v = vim.fn.winsaveview() return { v.topline, v.lnum, v.col, v.leftcol }"
 
 
-async def test_the_view_is_kept_in_every_window(at: Desk) -> None:
+async def test_the_view_is_kept_in_every_window(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("150G3l")
     await at.ex("call winrestview({'topline': 140})")
@@ -187,7 +204,7 @@ async def test_the_view_is_kept_in_every_window(at: Desk) -> None:
     assert await at.person.lua(look, windows) == before
 
 
-async def test_what_the_person_looks_at_stays_in_place_when_lines_come_and_go_above(at: Desk) -> None:
+async def test_what_the_person_looks_at_stays_in_place_when_lines_come_and_go_above(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("150G3l")
     await at.ex("call winrestview({'topline': 140})")
@@ -203,7 +220,7 @@ async def test_what_the_person_looks_at_stays_in_place_when_lines_come_and_go_ab
     assert await at.person.lua("return vim.fn.getline('.')") == "line 150"
 
 
-async def test_marks_folds_and_jumps_move_with_the_text(at: Desk) -> None:
+async def test_marks_folds_and_jumps_move_with_the_text(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.ex("set foldmethod=manual")
     for command in ("50,60fold", "100,110fold", "50foldopen", "70mark a", "80mark B"):
@@ -233,7 +250,7 @@ async def test_marks_folds_and_jumps_move_with_the_text(at: Desk) -> None:
 
 
 @pytest.mark.parametrize("fold", ["indent", "expr", "marker"])
-async def test_folds_that_neovim_computes_stay_closed(at: Desk, fold: str) -> None:
+async def test_folds_that_neovim_computes_stay_closed(at: Workstation, fold: str) -> None:
     body = "def {}() # {{{{{{\n    1\n    2\n# }}}}}}\n"
     text = "".join(body.format(name) for name in "abc")
     path = await at.opened("a.py", text)
@@ -259,7 +276,7 @@ async def test_folds_that_neovim_computes_stay_closed(at: Desk, fold: str) -> No
         ("xyz", [1, 2]),
     ],
 )
-async def test_the_cursor_stays_at_its_word(at: Desk, new: str, cursor: list[int]) -> None:
+async def test_the_cursor_stays_at_its_word(at: Workstation, new: str, cursor: list[int]) -> None:
     path = await at.opened("a.py", "one two\nthree\n")
     await at.keys("w")
     path.write_text(new + "\nthree\n")
@@ -269,7 +286,7 @@ async def test_the_cursor_stays_at_its_word(at: Desk, new: str, cursor: list[int
     assert await at.person.call("nvim_win_get_cursor", 0) == cursor
 
 
-async def test_the_cursor_is_on_the_nearest_line_where_its_own_is_gone(at: Desk) -> None:
+async def test_the_cursor_is_on_the_nearest_line_where_its_own_is_gone(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("G")
     path.write_text("only\n")
@@ -279,7 +296,7 @@ async def test_the_cursor_is_on_the_nearest_line_where_its_own_is_gone(at: Desk)
     assert await at.person.lua(VIEW) == [1, 1, 0, 0]
 
 
-async def test_visual_mode_survives_a_reload(at: Desk) -> None:
+async def test_visual_mode_survives_a_reload(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.ex("split")
     await at.keys("10GVjj")
@@ -292,7 +309,7 @@ async def test_visual_mode_survives_a_reload(at: Desk) -> None:
     assert await at.person.lua("return vim.fn.getreg('\"')") == "line 10\nline 11\nline 12\n"
 
 
-async def test_visual_mode_over_lines_that_vanish_does_no_harm(at: Desk) -> None:
+async def test_visual_mode_over_lines_that_vanish_does_no_harm(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("GVgg")
     path.write_text("only\n")
@@ -307,7 +324,7 @@ async def test_visual_mode_over_lines_that_vanish_does_no_harm(at: Desk) -> None
 # Undo.
 
 
-async def test_one_undo_brings_the_former_text_back_as_unsaved(at: Desk) -> None:
+async def test_one_undo_brings_the_former_text_back_as_unsaved(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     path.write_text("zero\nONE\nthree\nfour\n")
     await at.asks("refresh_buffer", file_path=path)
@@ -321,7 +338,7 @@ async def test_one_undo_brings_the_former_text_back_as_unsaved(at: Desk) -> None
     assert not await at.modified()
 
 
-async def test_undo_goes_on_behind_a_reload(at: Desk) -> None:
+async def test_undo_goes_on_behind_a_reload(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("omine<Esc>")
     await at.ex("silent write")
@@ -334,7 +351,7 @@ async def test_undo_goes_on_behind_a_reload(at: Desk) -> None:
     assert await at.modified()
 
 
-async def test_a_large_file_is_undone_too(at: Desk) -> None:
+async def test_a_large_file_is_undone_too(at: Workstation) -> None:
     old = "".join(f"{number}\n" for number in range(30_000))
     new = "".join(f"{number * 7}\n" for number in range(30_000))
     path = await at.opened("a.txt", old)
@@ -348,19 +365,19 @@ async def test_a_large_file_is_undone_too(at: Desk) -> None:
 
 
 async def test_the_undo_file_fits_what_is_on_disk(program: Path, tmp_path: Path) -> None:
-    async with desk(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
+    async with workstation(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
         (tmp_path / "undo").mkdir()
         path = await at.opened("a.py", "one\n")
         path.write_text("two\n")
         await at.asks("refresh_buffer", file_path=path)
-    async with desk(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
+    async with workstation(program, tmp_path, "--cmd", f"set undofile undodir={tmp_path}/undo") as at:
         await at.person.edits(path)
         await at.keys("u")
 
         assert await at.text() == ["one"]
 
 
-async def test_typing_goes_on_after_a_reload_in_insert_mode(at: Desk) -> None:
+async def test_typing_goes_on_after_a_reload_in_insert_mode(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA")
     await at.comes_into("i")
@@ -381,7 +398,7 @@ async def test_typing_goes_on_after_a_reload_in_insert_mode(at: Desk) -> None:
 # Neovim afterwards.
 
 
-async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Desk) -> None:
+async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     path.write_text("two\n")
     await at.asks("refresh_buffer", file_path=path)
@@ -394,7 +411,7 @@ async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Desk) -
     assert "WARNING" not in await at.person.messages()
 
 
-async def test_saves_reach_the_disk_again_afterwards(at: Desk) -> None:
+async def test_saves_reach_the_disk_again_afterwards(at: Workstation) -> None:
     """What makes Neovim believe that it has saved is taken away: in 0.7 a rest of it used to swallow all that followed."""
     path = await at.opened("a.py", "one\n")
     for number in range(3):
@@ -407,7 +424,7 @@ async def test_saves_reach_the_disk_again_afterwards(at: Desk) -> None:
     assert await at.person.lua("return #vim.api.nvim_get_autocmds({ event = 'BufWriteCmd', buffer = 0 })") == 0
 
 
-async def test_options_of_the_buffer_and_of_neovim_are_as_before(at: Desk) -> None:
+async def test_options_of_the_buffer_and_of_neovim_are_as_before(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.ex("setlocal readonly nomodifiable filetype=other | set nowrite eventignore=CursorMoved")
     look = "return { vim.bo.readonly, vim.bo.modifiable, vim.bo.filetype, vim.o.write, vim.o.eventignore, vim.o.undolevels }"
@@ -431,7 +448,7 @@ COUNT = """
 """
 
 
-async def test_other_peoples_autocommands_hear_of_a_reload_and_are_never_asked(at: Desk) -> None:
+async def test_other_peoples_autocommands_hear_of_a_reload_and_are_never_asked(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     other = at.file("other.py", "one\n")
     await at.ex("split other.py")
@@ -449,7 +466,7 @@ async def test_other_peoples_autocommands_hear_of_a_reload_and_are_never_asked(a
     assert await at.mode() == "n"
 
 
-async def test_an_autocommand_that_fails_does_no_harm(at: Desk) -> None:
+async def test_an_autocommand_that_fails_does_no_harm(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.ex("autocmd BufReadPost,FileChangedShellPost * call No_such_function() | normal! gg")
     path.write_text("two\n")
@@ -461,7 +478,7 @@ async def test_an_autocommand_that_fails_does_no_harm(at: Desk) -> None:
     assert await at.person.lua("return vim.o.eventignore") == ""
 
 
-async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Desk) -> None:
+async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.person.lua(
         "_G.heard = {} vim.api.nvim_buf_attach(0, false, { on_lines = function(_, _, _, first, old, new) "
@@ -477,7 +494,7 @@ async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Desk) -> No
 # What is left as it is.
 
 
-async def test_a_file_that_is_gone_is_left_as_it_is(at: Desk) -> None:
+async def test_a_file_that_is_gone_is_left_as_it_is(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
 
@@ -488,7 +505,7 @@ async def test_a_file_that_is_gone_is_left_as_it_is(at: Desk) -> None:
     assert (await at.mode(), await at.person.messages()) == ("n", "")
 
 
-async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at: Desk) -> None:
+async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at: Workstation) -> None:
     await at.ex("edit new.py")
     path = at.file("new.py", "hello\n")
 
@@ -500,7 +517,7 @@ async def test_a_new_file_that_is_open_and_empty_is_shown_once_it_is_written(at:
     assert path.read_text() == "hello\nmine\n"
 
 
-async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_agent(at: Desk) -> None:
+async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_agent(at: Workstation) -> None:
     await at.ex("edit new.py")
     await at.keys("imine<Esc>")
     await at.asks("snapshot", paths=[])
@@ -512,7 +529,7 @@ async def test_a_new_file_with_unsaved_text_is_kept_once_it_is_written_by_an_age
     assert await at.mode() == "n"
 
 
-async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Desk) -> None:
+async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
     os.mkfifo(path)
@@ -523,7 +540,7 @@ async def test_a_file_that_can_not_be_read_is_kept_with_the_reason(at: Desk) -> 
     assert await at.text() == ["one", "two", "three"]
 
 
-async def test_a_file_of_many_megabytes_is_kept_with_the_reason(at: Desk) -> None:
+async def test_a_file_of_many_megabytes_is_kept_with_the_reason(at: Workstation) -> None:
     path = await at.opened("a.log")
     with path.open("ab") as file:
         file.truncate(17 * 1024 * 1024)
@@ -534,7 +551,7 @@ async def test_a_file_of_many_megabytes_is_kept_with_the_reason(at: Desk) -> Non
     assert await at.text() == ["one", "two", "three"]
 
 
-async def test_what_a_plugin_reads_for_neovim_is_left_to_it(at: Desk) -> None:
+async def test_what_a_plugin_reads_for_neovim_is_left_to_it(at: Workstation) -> None:
     path = at.file("a.secret", "scrambled\n")
     await at.ex("autocmd BufReadCmd *.secret call setline(1, 'clear') | setlocal nomodified")
     await at.person.edits(path)

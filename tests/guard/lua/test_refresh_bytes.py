@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.lua.rig import Desk, reloaded
+from tests.guard.lua.rig import Workstation, reloaded
 from tests.programs import nvim_version
 
 # Formats and encodings.
@@ -32,7 +32,7 @@ FORMATS = {
 
 @pytest.mark.parametrize(("before", "after", "saved"), FORMATS.values(), ids=FORMATS)
 async def test_what_was_not_changed_by_hand_is_saved_as_the_agent_wrote_it(
-    at: Desk, before: bytes, after: bytes, saved: bytes
+    at: Workstation, before: bytes, after: bytes, saved: bytes
 ) -> None:
     path = await at.opened("a.txt", before)
     path.write_bytes(after)
@@ -44,7 +44,7 @@ async def test_what_was_not_changed_by_hand_is_saved_as_the_agent_wrote_it(
     assert path.read_bytes() == saved
 
 
-async def test_utf16_is_read_where_neovim_can_convert_it(at: Desk) -> None:
+async def test_utf16_is_read_where_neovim_can_convert_it(at: Workstation) -> None:
     path = await at.opened("a.txt", "\ufeffone\r\n".encode("utf-16le"))
     assert await at.person.lua("return vim.bo.fileencoding") == "utf-16le"
     path.write_bytes("\ufeffnaïve\r\ntwo\r\n".encode("utf-16le"))
@@ -62,7 +62,7 @@ async def test_utf16_is_read_where_neovim_can_convert_it(at: Desk) -> None:
 # Copies of what is replaced.
 
 
-async def test_a_copy_is_made_of_what_is_replaced(at: Desk) -> None:
+async def test_a_copy_is_made_of_what_is_replaced(at: Workstation) -> None:
     path = await at.opened("a b/a%.py", b"one\r\ncaf\xe9\r\n")
     path.write_text("two\n")
     copies = at.folder / "copies"
@@ -78,7 +78,7 @@ async def test_a_copy_is_made_of_what_is_replaced(at: Desk) -> None:
     assert {folder.stat().st_mode & 0o777 for folder in made} == {0o700}
 
 
-async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Desk) -> None:
+async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     path.write_text("two\n")
     blocked = at.file("blocked", "a file")
@@ -93,7 +93,7 @@ async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Desk) -> None:
     assert not await at.modified()
 
 
-async def test_a_new_empty_buffer_is_nothing_to_copy(at: Desk) -> None:
+async def test_a_new_empty_buffer_is_nothing_to_copy(at: Workstation) -> None:
     await at.ex("edit new.py")
     path = at.file("new.py", "hello\n")
 
@@ -103,7 +103,7 @@ async def test_a_new_empty_buffer_is_nothing_to_copy(at: Desk) -> None:
     assert not (at.folder / "copies").exists()
 
 
-async def test_a_copy_can_not_land_elsewhere(at: Desk) -> None:
+async def test_a_copy_can_not_land_elsewhere(at: Workstation) -> None:
     """The name of a buffer may hold `..`, where its directory came only later."""
     await at.ex("edit sub/../../a.py")
     (at.folder / "sub").mkdir()

@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from tests.guard.lua.rig import Desk
+from tests.guard.lua.rig import Workstation
 
 TEXT = "first line\nsecond line\nthird line\nfourth line\n"
 WIDE = "ab\u00e9d日本語x\nae\u0301 o\u0308 \U0001f600 z\n\tin\tdented 日\nshort\n\nlonger than short\n"
 
 
-async def selection(at: Desk, session: str = "s") -> Any:
+async def selection(at: Workstation, session: str = "s") -> Any:
     return (await at.asks("snapshot", paths=[], want=["selection"], session=session))["selection"]
 
 
-async def content(at: Desk) -> str | None:
+async def content(at: Workstation) -> str | None:
     """Of a session of its own, so that it was never given before."""
     found = await selection(at, f"session {id(asyncio.current_task())} {asyncio.get_running_loop().time()}")
     return None if found is None else str(found["content"])
 
 
-async def starts(at: Desk, text: str = TEXT, name: str = "a.py") -> None:
+async def starts(at: Workstation, text: str = TEXT, name: str = "a.py") -> None:
     """A session of an agent has begun: the first question is what makes Neovim watch."""
     await at.opened(name, text)
     await at.asks("snapshot", paths=[], want=["unsaved"])
 
 
-async def test_lines_that_are_selected_now(at: Desk) -> None:
+async def test_lines_that_are_selected_now(at: Workstation) -> None:
     await starts(at)
     await at.ex("set filetype=python")
     await at.keys("jVj")
@@ -40,7 +40,7 @@ async def test_lines_that_are_selected_now(at: Desk) -> None:
     }  # fmt: skip
 
 
-async def test_characters_that_were_selected_a_moment_ago(at: Desk) -> None:
+async def test_characters_that_were_selected_a_moment_ago(at: Workstation) -> None:
     await starts(at)
     await at.keys("jwve<Esc>")
 
@@ -49,13 +49,13 @@ async def test_characters_that_were_selected_a_moment_ago(at: Desk) -> None:
     assert (found["content"], found["start_line"], found["end_line"]) == ("line", 2, 2)
 
 
-async def test_without_a_selection_there_is_none(at: Desk) -> None:
+async def test_without_a_selection_there_is_none(at: Workstation) -> None:
     await starts(at)
 
     assert await selection(at) is None
 
 
-async def test_marks_of_a_selection_from_before_the_session_are_none(at: Desk) -> None:
+async def test_marks_of_a_selection_from_before_the_session_are_none(at: Workstation) -> None:
     await at.opened("a.py", TEXT)
     await at.keys("Vj<Esc>")
 
@@ -87,7 +87,7 @@ BLOCKS = {
 }
 
 
-async def is_yanked(at: Desk, keys: str, *, left: bool) -> None:
+async def is_yanked(at: Workstation, keys: str, *, left: bool) -> None:
     await at.keys(f"gg0{keys}{'<Esc>' if left else ''}")
 
     found = await content(at)
@@ -100,7 +100,7 @@ async def is_yanked(at: Desk, keys: str, *, left: bool) -> None:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_it_is_what_a_yank_would_take(at: Desk, inclusive: str) -> None:
+async def test_it_is_what_a_yank_would_take(at: Workstation, inclusive: str) -> None:
     await starts(at, WIDE)
     await at.ex(f"set selection={inclusive} keymodel=")
     for keys in KEYS.values():
@@ -109,7 +109,7 @@ async def test_it_is_what_a_yank_would_take(at: Desk, inclusive: str) -> None:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_a_block_is_what_a_yank_would_take(at: Desk, inclusive: str) -> None:
+async def test_a_block_is_what_a_yank_would_take(at: Workstation, inclusive: str) -> None:
     await starts(at, "ab\u00e9d日mn yz\nae\u0301o\u03088語mn z...\nshort ones\n12345\n\n0123456789\n")
     await at.ex(f"set selection={inclusive}")
     for keys in BLOCKS.values():
@@ -117,7 +117,7 @@ async def test_a_block_is_what_a_yank_would_take(at: Desk, inclusive: str) -> No
         await is_yanked(at, keys, left=True)
 
 
-async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Desk) -> None:
+async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Workstation) -> None:
     """A yank fills with blanks what it cuts off of them."""
     await starts(at, "12345678\n\tin\n1日本語\n")
     await at.ex("set tabstop=4")
@@ -129,7 +129,7 @@ async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Desk
 # As long as it is live.
 
 
-async def test_a_selection_is_given_once_for_each_session(at: Desk) -> None:
+async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> None:
     await starts(at)
     await at.keys("Vj")
 
@@ -140,7 +140,7 @@ async def test_a_selection_is_given_once_for_each_session(at: Desk) -> None:
     assert await selection(at, "two") is not None
 
 
-async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selected_again(at: Desk) -> None:
+async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selected_again(at: Workstation) -> None:
     await starts(at)
     await at.keys("V")
     assert (await selection(at))["content"] == "first line"
@@ -150,7 +150,7 @@ async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selecte
     assert (await selection(at))["content"] == "first line"
 
 
-async def test_a_selection_that_was_left_two_minutes_ago_is_none(at: Desk) -> None:
+async def test_a_selection_that_was_left_two_minutes_ago_is_none(at: Workstation) -> None:
     await starts(at)
     await at.keys("V<Esc>")
     await at.person.lua("__drawbridge_guard.left.at = __drawbridge_guard.left.at - 119e9")
@@ -161,7 +161,7 @@ async def test_a_selection_that_was_left_two_minutes_ago_is_none(at: Desk) -> No
     assert await content(at) is None
 
 
-async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Desk) -> None:
+async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Workstation) -> None:
     await starts(at)
     await at.keys("V")
     await at.person.lua("if __drawbridge_guard.left then __drawbridge_guard.left.at = 0 end")
@@ -170,7 +170,7 @@ async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Desk) -> Non
 
 
 @pytest.mark.parametrize("change", ["x", "ihello<Esc>", "jjdd"])
-async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Desk, change: str) -> None:
+async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Workstation, change: str) -> None:
     await starts(at)
     await at.keys(f"V<Esc>{change}")
 
@@ -178,7 +178,7 @@ async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Desk, ch
 
 
 @pytest.mark.parametrize("operator", ["d", "cnew<Esc>", "rx", ">", "gU", "J", "p"])
-async def test_a_selection_that_was_worked_on_is_none(at: Desk, operator: str) -> None:
+async def test_a_selection_that_was_worked_on_is_none(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.ex("let @\" = 'put'")
     await at.keys(f"vj{operator}")
@@ -188,7 +188,7 @@ async def test_a_selection_that_was_worked_on_is_none(at: Desk, operator: str) -
 
 
 @pytest.mark.parametrize("operator", ["y", ":<C-u>nohlsearch<CR>"])
-async def test_a_selection_that_was_only_looked_at_is_live(at: Desk, operator: str) -> None:
+async def test_a_selection_that_was_only_looked_at_is_live(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.keys(f"jV{operator}")
     await at.comes_into("n")
@@ -196,7 +196,7 @@ async def test_a_selection_that_was_only_looked_at_is_live(at: Desk, operator: s
     assert await content(at) == "second line"
 
 
-async def test_a_selection_counts_while_a_command_about_it_is_typed(at: Desk) -> None:
+async def test_a_selection_counts_while_a_command_about_it_is_typed(at: Workstation) -> None:
     await starts(at)
     await at.keys("jV:")
     await at.comes_into("c")
@@ -204,7 +204,7 @@ async def test_a_selection_counts_while_a_command_about_it_is_typed(at: Desk) ->
     assert await content(at) == "second line"
 
 
-async def test_a_selection_counts_from_the_terminal_beside_it(at: Desk) -> None:
+async def test_a_selection_counts_from_the_terminal_beside_it(at: Workstation) -> None:
     await starts(at)
     await at.ex("botright split | terminal sleep 60")
     await at.ex("wincmd p")
@@ -214,7 +214,7 @@ async def test_a_selection_counts_from_the_terminal_beside_it(at: Desk) -> None:
     assert await content(at) == "second line"
 
 
-async def test_a_selection_in_a_terminal_or_a_nameless_buffer_is_none(at: Desk) -> None:
+async def test_a_selection_in_a_terminal_or_a_nameless_buffer_is_none(at: Workstation) -> None:
     await starts(at)
     await at.ex("new | call setline(1, 'secret')")
     await at.keys("V")
@@ -222,7 +222,7 @@ async def test_a_selection_in_a_terminal_or_a_nameless_buffer_is_none(at: Desk) 
     assert await content(at) is None
 
 
-async def test_a_reload_ends_a_selection(at: Desk) -> None:
+async def test_a_reload_ends_a_selection(at: Workstation) -> None:
     await starts(at)
     await at.keys("V<Esc>")
     path = at.file("a.py", "new\n" + TEXT)
@@ -231,7 +231,7 @@ async def test_a_reload_ends_a_selection(at: Desk) -> None:
     assert await content(at) is None
 
 
-async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Desk) -> None:
+async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Workstation) -> None:
     await at.ex("set hidden")
     await starts(at)
     await at.keys("j0<C-v>jl<Esc>")
@@ -245,7 +245,7 @@ async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Desk) -> None:
 # Large ones.
 
 
-async def test_a_long_selection_is_cut(at: Desk) -> None:
+async def test_a_long_selection_is_cut(at: Workstation) -> None:
     await starts(at, "é" * 79 + "\n" + ("ä" * 79 + "\n") * 20_000)
     await at.keys("VG")
 
@@ -257,7 +257,7 @@ async def test_a_long_selection_is_cut(at: Desk) -> None:
     assert len(found["content"]) == 8_000
 
 
-async def test_a_selection_of_just_the_limit_is_whole(at: Desk) -> None:
+async def test_a_selection_of_just_the_limit_is_whole(at: Workstation) -> None:
     await starts(at, "é" * 8_000 + "\n")
     await at.keys("V")
 
@@ -268,7 +268,7 @@ async def test_a_selection_of_just_the_limit_is_whole(at: Desk) -> None:
 
 
 @pytest.mark.parametrize("keys", ["v$", "<C-v>$", "V"])
-async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Desk, keys: str) -> None:
+async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Workstation, keys: str) -> None:
     await starts(at, "x" * 1_000_000 + "\n")
     await at.keys(keys)
 
@@ -278,7 +278,7 @@ async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Desk, keys: 
     assert found["truncated"] is True
 
 
-async def test_bytes_that_are_no_utf8_are_given_as_python_has_them(at: Desk) -> None:
+async def test_bytes_that_are_no_utf8_are_given_as_python_has_them(at: Workstation) -> None:
     await at.ex('edit ++enc=utf-8 a.py | call setline(1, "caf\\xe9 \\xc3\\xa9")')
     await at.asks("snapshot", paths=[])
     await at.keys("V")

@@ -11,19 +11,19 @@ import pytest
 
 from drawbridge.editors.port import BridgeState
 from drawbridge.guard import ask, find
-from tests.guard.lua.rig import QUICK, Desk, desk
-from tests.nvim.rig import desk as bridged
+from tests.guard.lua.rig import QUICK, Workstation, workstation
+from tests.nvim.rig import workstation as bridged
 from tests.programs import nvim_version
 
 
-async def test_says_which_neovim_it_is(at: Desk) -> None:
+async def test_says_which_neovim_it_is(at: Workstation) -> None:
     answer = await at.asks("snapshot", paths=[])
 
     version = ".".join(map(str, nvim_version(at.program)))
     assert answer == {"editor": f"Neovim {version}", "pid": await at.person.lua("return vim.fn.getpid()"), "files": []}
 
 
-async def test_a_file_in_front_with_unsaved_work(at: Desk) -> None:
+async def test_a_file_in_front_with_unsaved_work(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("onew<Esc>")
 
@@ -32,7 +32,7 @@ async def test_a_file_in_front_with_unsaved_work(at: Desk) -> None:
     }  # fmt: skip
 
 
-async def test_there_is_one_answer_for_each_path_in_their_order(at: Desk) -> None:
+async def test_there_is_one_answer_for_each_path_in_their_order(at: Workstation) -> None:
     first, second = await at.opened("1.py"), await at.opened("2.py")
     closed = at.file("closed.py")
 
@@ -42,7 +42,7 @@ async def test_there_is_one_answer_for_each_path_in_their_order(at: Desk) -> Non
     assert names == [str(second), None, str(first), str(second)]
 
 
-async def test_only_what_is_wanted_is_told(at: Desk) -> None:
+async def test_only_what_is_wanted_is_told(at: Workstation) -> None:
     clean, unsaved = await at.opened("clean.py"), await at.opened("unsaved.py")
     await at.keys("x")
 
@@ -59,7 +59,7 @@ async def test_only_what_is_wanted_is_told(at: Desk) -> None:
 
 async def test_agents_that_a_bridge_serves_here(program: Path, tmp_path: Path) -> None:
     async with bridged(program, tmp_path, *QUICK) as bridge:
-        at = Desk(bridge.person, tmp_path, program)
+        at = Workstation(bridge.person, tmp_path, program)
         before = await at.asks("snapshot", paths=[], want=["connected"])
         await bridge.editor.announce(BridgeState(4711, "token", ("Claude Code", "Gemini CLI"), (812,)))
         now = await at.asks("snapshot", paths=[], want=["selection"], session="s")
@@ -68,7 +68,7 @@ async def test_agents_that_a_bridge_serves_here(program: Path, tmp_path: Path) -
     assert (now["connected"], now["agents"]) == ([812], ["Claude Code", "Gemini CLI"])
 
 
-async def test_the_lists_are_lists_when_nothing_is_open(at: Desk) -> None:
+async def test_the_lists_are_lists_when_nothing_is_open(at: Workstation) -> None:
     answer = await at.asks("snapshot", paths=[], want=["open", "unsaved", "connected", "selection"], session="s")
 
     assert (answer["open"], answer["unsaved"], answer["connected"], answer["agents"]) == ([], [], [], [])
@@ -78,7 +78,7 @@ async def test_the_lists_are_lists_when_nothing_is_open(at: Desk) -> None:
 # What the person works on.
 
 
-async def test_modified_but_hidden_is_not_current(at: Desk) -> None:
+async def test_modified_but_hidden_is_not_current(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
@@ -90,7 +90,7 @@ async def test_modified_but_hidden_is_not_current(at: Desk) -> None:
     assert (front["modified"], front["current"], front["visible"]) == (False, True, True)
 
 
-async def test_the_other_half_of_a_split_is_visible_but_not_current(at: Desk) -> None:
+async def test_the_other_half_of_a_split_is_visible_but_not_current(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.ex("split b.py")
 
@@ -99,7 +99,7 @@ async def test_the_other_half_of_a_split_is_visible_but_not_current(at: Desk) ->
     assert (stands["current"], stands["visible"]) == (False, True)
 
 
-async def test_another_tab_page_is_visible_but_not_current(at: Desk) -> None:
+async def test_another_tab_page_is_visible_but_not_current(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.ex("tabedit b.py")
 
@@ -122,7 +122,7 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("command", SPECIAL.values(), ids=SPECIAL)
-async def test_a_special_buffer_in_front_leaves_the_last_file_current(at: Desk, command: str) -> None:
+async def test_a_special_buffer_in_front_leaves_the_last_file_current(at: Workstation, command: str) -> None:
     await at.opened("other.py")
     await at.ex("vsplit")
     path = await at.opened("a.py")
@@ -135,7 +135,7 @@ async def test_a_special_buffer_in_front_leaves_the_last_file_current(at: Desk, 
     assert other["current"] is False
 
 
-async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_current(at: Desk) -> None:
+async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_current(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
@@ -146,12 +146,12 @@ async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_curr
     assert (stands["current"], stands["visible"]) == (True, False)
 
 
-async def next_second(at: Desk) -> None:
+async def next_second(at: Workstation) -> None:
     """Neovim counts in whole ones when a buffer was last used."""
     await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
 
 
-async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: Desk) -> None:
+async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: Workstation) -> None:
     old, new = await at.opened("old.py"), at.file("new.py")
     await at.ex("split new.py")
     await next_second(at)
@@ -165,7 +165,7 @@ async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: D
     assert (await at.stands(old))["current"] is False
 
 
-async def test_files_used_in_the_same_second_are_all_current_beside_special_buffers(at: Desk) -> None:
+async def test_files_used_in_the_same_second_are_all_current_beside_special_buffers(at: Workstation) -> None:
     await at.person.until("return vim.loop.gettimeofday and select(2, vim.loop.gettimeofday()) < 3e5")
     first = await at.opened("1.py")
     await at.ex("split 2.py")
@@ -175,7 +175,7 @@ async def test_files_used_in_the_same_second_are_all_current_beside_special_buff
     assert [(await at.stands(path))["current"] for path in (first, at.folder / "2.py")] == [True, True]
 
 
-async def test_the_command_line_window_leaves_the_file_current(at: Desk) -> None:
+async def test_the_command_line_window_leaves_the_file_current(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.keys("q:")
     await at.person.until("return vim.fn.getcmdwintype() == ':'")
@@ -186,7 +186,7 @@ async def test_the_command_line_window_leaves_the_file_current(at: Desk) -> None
 # Which buffers count.
 
 
-async def test_unlisted_and_acwrite_buffers_count(at: Desk) -> None:
+async def test_unlisted_and_acwrite_buffers_count(at: Workstation) -> None:
     unlisted = await at.opened("unlisted.py")
     await at.ex("setlocal nobuflisted")
     taken = await at.opened("taken.py")
@@ -196,7 +196,7 @@ async def test_unlisted_and_acwrite_buffers_count(at: Desk) -> None:
     assert (await at.stands(taken))["name"] == str(taken)
 
 
-async def test_a_buffer_that_is_not_loaded_does_not_count(at: Desk) -> None:
+async def test_a_buffer_that_is_not_loaded_does_not_count(at: Workstation) -> None:
     path = at.file("a.py")
     await at.ex("badd a.py")
 
@@ -204,7 +204,7 @@ async def test_a_buffer_that_is_not_loaded_does_not_count(at: Desk) -> None:
     assert (await at.asks("snapshot", paths=[], want=["open"]))["open"] == []
 
 
-async def test_a_scratch_buffer_with_the_name_of_a_file_does_not_count(at: Desk) -> None:
+async def test_a_scratch_buffer_with_the_name_of_a_file_does_not_count(at: Workstation) -> None:
     path = at.file("a.py")
     await at.ex("file a.py | setlocal buftype=nofile")
 
@@ -214,7 +214,7 @@ async def test_a_scratch_buffer_with_the_name_of_a_file_does_not_count(at: Desk)
 # However a path is spelt.
 
 
-async def test_a_file_is_found_by_any_of_its_names(at: Desk) -> None:
+async def test_a_file_is_found_by_any_of_its_names(at: Workstation) -> None:
     path = await at.opened("ws/a [1] *.py")
     (at.folder / "link.py").symlink_to(path)
     (at.folder / "dir").symlink_to(path.parent)
@@ -226,7 +226,7 @@ async def test_a_file_is_found_by_any_of_its_names(at: Desk) -> None:
     assert [file["name"] for file in answer["files"]] == [str(path)] * len(names)
 
 
-async def test_a_file_that_was_opened_by_a_link_is_found_by_its_real_name(at: Desk) -> None:
+async def test_a_file_that_was_opened_by_a_link_is_found_by_its_real_name(at: Workstation) -> None:
     path = at.file("real.py")
     (at.folder / "link.py").symlink_to(path)
     await at.person.edits(at.folder / "link.py")
@@ -235,7 +235,7 @@ async def test_a_file_that_was_opened_by_a_link_is_found_by_its_real_name(at: De
     assert (await at.stands(path))["modified"] is True
 
 
-async def test_a_file_that_was_replaced_on_disk_is_still_the_open_one(at: Desk) -> None:
+async def test_a_file_that_was_replaced_on_disk_is_still_the_open_one(at: Workstation) -> None:
     path = at.file("real.py")
     (at.folder / "link.py").symlink_to(path)
     await at.person.edits(at.folder / "link.py")
@@ -245,7 +245,7 @@ async def test_a_file_that_was_replaced_on_disk_is_still_the_open_one(at: Desk) 
     assert (await at.stands(path))["modified"] is True
 
 
-async def test_a_new_file_below_a_linked_directory(at: Desk) -> None:
+async def test_a_new_file_below_a_linked_directory(at: Workstation) -> None:
     (at.folder / "ws").mkdir()
     (at.folder / "dir").symlink_to("ws")
     await at.ex("edit dir/new.py")
@@ -259,7 +259,7 @@ async def test_a_new_file_below_a_linked_directory(at: Desk) -> None:
     assert await at.stands(at.folder / "new.py") is None
 
 
-async def test_a_new_file_in_a_directory_that_does_not_exist_yet(at: Desk) -> None:
+async def test_a_new_file_in_a_directory_that_does_not_exist_yet(at: Workstation) -> None:
     await at.ex("edit deep/er/new.py")
     await at.keys("ihello<Esc>")
 
@@ -268,7 +268,7 @@ async def test_a_new_file_in_a_directory_that_does_not_exist_yet(at: Desk) -> No
     assert await at.stands(at.folder / "er/new.py") is None
 
 
-async def test_a_link_to_a_file_that_does_not_exist_yet(at: Desk) -> None:
+async def test_a_link_to_a_file_that_does_not_exist_yet(at: Workstation) -> None:
     (at.folder / "link.py").symlink_to("new.py")
     await at.ex("edit new.py")
     await at.keys("ihello<Esc>")
@@ -276,7 +276,7 @@ async def test_a_link_to_a_file_that_does_not_exist_yet(at: Desk) -> None:
     assert (await at.stands(at.folder / "link.py"))["modified"] is True
 
 
-async def test_links_in_a_circle_are_no_file(at: Desk) -> None:
+async def test_links_in_a_circle_are_no_file(at: Workstation) -> None:
     await at.opened("a.py")
     (at.folder / "x").symlink_to("y")
     (at.folder / "y").symlink_to("x")
@@ -288,14 +288,14 @@ async def test_links_in_a_circle_are_no_file(at: Desk) -> None:
     assert await at.stands(at.folder / "round") is None
 
 
-async def test_a_file_that_was_deleted_is_found_by_its_name(at: Desk) -> None:
+async def test_a_file_that_was_deleted_is_found_by_its_name(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
 
     assert (await at.stands(path))["name"] == str(path)
 
 
-async def test_a_name_that_is_no_utf8(at: Desk) -> None:
+async def test_a_name_that_is_no_utf8(at: Workstation) -> None:
     path = Path(os.fsdecode(os.fsencode(at.folder) + b"/caf\xe9-\xc3\xa9-\\udc80.py"))
     path.write_text("one\n")
     await at.person.edits(path)
@@ -306,7 +306,7 @@ async def test_a_name_that_is_no_utf8(at: Desk) -> None:
     assert (stands["name"], stands["modified"]) == (str(path), True)
 
 
-async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Desk) -> None:
+async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
@@ -323,7 +323,7 @@ async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Desk) -> 
 # What it costs, and what it leaves behind.
 
 
-async def test_a_snapshot_changes_nothing_that_the_person_could_notice(at: Desk) -> None:
+async def test_a_snapshot_changes_nothing_that_the_person_could_notice(at: Workstation) -> None:
     path = await at.opened("a.py", "x\n" * 200)
     await at.ex("split b.py | normal! ix")
     look = (
@@ -338,7 +338,7 @@ async def test_a_snapshot_changes_nothing_that_the_person_could_notice(at: Desk)
     assert await at.person.lua(look) == before
 
 
-async def test_what_it_leaves_in_a_neovim_does_not_grow(at: Desk) -> None:
+async def test_what_it_leaves_in_a_neovim_does_not_grow(at: Workstation) -> None:
     path = await at.opened("a.py")
     for number in range(120):
         params = {"paths": [str(path)], "want": ["selection"], "session": f"s{number}", "remember": True}
@@ -355,7 +355,7 @@ async def test_what_it_leaves_in_a_neovim_does_not_grow(at: Desk) -> None:
 
 
 async def test_with_a_hundred_open_files_it_takes_about_a_millisecond(program: Path, tmp_path: Path) -> None:
-    async with desk(program, tmp_path) as at:
+    async with workstation(program, tmp_path) as at:
         for number in range(100):
             await at.opened(f"file{number}.py")
         socket = (at.person.address, find.NEOVIM)

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Client } from '../../../src/drawbridge/web/client.js';
-import * as kept from '../../../src/drawbridge/web/kept.js';
+import { Client } from '../../../web/src/protocol/client.ts';
+import * as kept from '../../../web/src/state/kept.ts';
 
 globalThis.navigator ??= { userAgent: '' }; // as a browser has them, and older Nodes have not
 globalThis.CustomEvent ??= class extends Event {
@@ -12,10 +12,37 @@ globalThis.CustomEvent ??= class extends Event {
   }
 };
 
-const HELLO = { client_id: 'client_7', server: 'drawbridge', device: { name: 'Ada', scope: 'admin', projects: null }, features: [], agents: [], pictures: [] };
-const project = (more = {}) => ({ id: 'p', path: '/p', state: 'IDLE', agent: 'demo', last_seq: 0, last_active: '1', approvals: [], ...more });
-const joined = (last_seq) => ({ update_type: 'project_joined', data: { last_seq, run: null, queue: [], open_approvals: [] } });
-const said = (seq) => ({ type: 'agent_message', project_id: 'p', seq, data: { direction: 'claude', messages: [{ type: 'assistant', message: { content: [{ type: 'text', text: `m${seq}` }] } }] } });
+const HELLO = {
+  client_id: 'client_7',
+  server: 'drawbridge',
+  device: { name: 'Ada', scope: 'admin', projects: null },
+  features: [],
+  agents: [],
+  pictures: [],
+};
+const project = (more = {}) => ({
+  id: 'p',
+  path: '/p',
+  state: 'IDLE',
+  agent: 'demo',
+  last_seq: 0,
+  last_active: '1',
+  approvals: [],
+  ...more,
+});
+const joined = (last_seq) => ({
+  update_type: 'project_joined',
+  data: { last_seq, run: null, queue: [], open_approvals: [] },
+});
+const said = (seq) => ({
+  type: 'agent_message',
+  project_id: 'p',
+  seq,
+  data: {
+    direction: 'claude',
+    messages: [{ type: 'assistant', message: { content: [{ type: 'text', text: `m${seq}` }] } }],
+  },
+});
 const rest = () => new Promise((later) => setImmediate(later));
 
 /** A client whose server is the test: `answers` says for each type what its answer's data are. */
@@ -29,7 +56,12 @@ function world(answers) {
         const message = JSON.parse(text);
         asked.push(message);
         const answer = answers[message.type]?.(message);
-        if (answer) queueMicrotask(() => socket.onmessage({ data: JSON.stringify({ request_id: message.request_id, project_id: message.project_id, ...answer }) }));
+        if (answer)
+          queueMicrotask(() =>
+            socket.onmessage({
+              data: JSON.stringify({ request_id: message.request_id, project_id: message.project_id, ...answer }),
+            }),
+          );
       },
     };
     sockets.push(socket);
@@ -54,9 +86,14 @@ const server = (projects, last) => ({
   get_messages: () => ({ type: 'message_history', data: { messages: [] } }),
 });
 
-test('after a break it joins behind what it has; where that is not kept any more, it begins anew', async () => {
+test('after a break it joins behind what it has; where that is not kept any more, it is opened at its end', async () => {
   let [last, first] = [0, 1];
-  const { client, asked, hear, breaks } = world(server(() => [project({ last_seq: last, first_seq: first })], () => last));
+  const { client, asked, hear, breaks } = world(
+    server(
+      () => [project({ last_seq: last, first_seq: first })],
+      () => last,
+    ),
+  );
   client.choose('p');
   client.start('secret');
   await rest();
@@ -69,12 +106,25 @@ test('after a break it joins behind what it has; where that is not kept any more
   await breaks();
   assert.deepEqual(asked.filter(({ type }) => type === 'project_join').at(-1).data, {});
   hear(said(21));
-  assert.deepEqual(client.conversation.items.map((item) => item.text), ['m21']);
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m21'],
+  );
 });
 
 test('an answer that was said again after a break is no failure where the first one was this very one', async () => {
-  const taken = { code: 'APPROVAL_RESOLVED', message: 'Ada has answered already.', details: { by: 'Ada', decision: 'allow', client_id: 'client_7' } };
-  const { client } = world({ ...server(() => [project()], () => 0), permission_response: () => ({ type: 'error', data: taken }) });
+  const taken = {
+    code: 'APPROVAL_RESOLVED',
+    message: 'Ada has answered already.',
+    details: { by: 'Ada', decision: 'allow', client_id: 'client_7' },
+  };
+  const { client } = world({
+    ...server(
+      () => [project()],
+      () => 0,
+    ),
+    permission_response: () => ({ type: 'error', data: taken }),
+  });
   client.choose('p');
   client.start('secret');
   await rest();
@@ -82,13 +132,24 @@ test('an answer that was said again after a break is no failure where the first 
   await client.answer({ approval_id: 'a' }, { allow: true });
   await assert.rejects(client.answer({ approval_id: 'a' }, { allow: false }), { code: 'APPROVAL_RESOLVED' });
   taken.details.client_id = 'client_8';
-  await assert.rejects(client.answer({ approval_id: 'a' }, { allow: true }), { code: 'APPROVAL_RESOLVED' }, 'another window of the same name');
+  await assert.rejects(
+    client.answer({ approval_id: 'a' }, { allow: true }),
+    { code: 'APPROVAL_RESOLVED' },
+    'another window of the same name',
+  );
 });
 
 test('a smaller device is told what it may, and a new code makes it another one', async () => {
   const device = { name: 'Ada’s phone', scope: 'approve', projects: null };
   const hello = { ...HELLO, device, features: ['permission_response'] };
-  const answers = { ...server(() => [], () => 0), hello: () => ({ type: 'hello', data: hello }), pair: () => ({ type: 'paired', data: { token: 'drawbridge_1_x', client: 'Ada’s phone', device } }) };
+  const answers = {
+    ...server(
+      () => [],
+      () => 0,
+    ),
+    hello: () => ({ type: 'hello', data: hello }),
+    pair: () => ({ type: 'paired', data: { token: 'drawbridge_1_x', client: 'Ada’s phone', device } }),
+  };
   const { client, asked } = world(answers);
   client.pair('ABCDEFGH', 'Ada’s phone');
   await rest();
@@ -101,7 +162,10 @@ test('a smaller device is told what it may, and a new code makes it another one'
 test('a long answer goes to the project that it was given in, wherever the person has gone meanwhile', async () => {
   let stored = () => {};
   const answers = {
-    ...server(() => [project(), project({ id: 'q', path: '/q' })], () => 0),
+    ...server(
+      () => [project(), project({ id: 'q', path: '/q' })],
+      () => 0,
+    ),
     blob_put: () => stored(),
     permission_response: () => ({ type: 'ok', data: {} }),
   };
@@ -120,7 +184,13 @@ test('a long answer goes to the project that it was given in, wherever the perso
 });
 
 test('before the list has come no project is gone', async () => {
-  const { client, asked, hear } = world({ ...server(() => [project()], () => 0), project_list: () => undefined });
+  const { client, asked, hear } = world({
+    ...server(
+      () => [project()],
+      () => 0,
+    ),
+    project_list: () => undefined,
+  });
   const told = [];
   client.addEventListener('change', ({ detail }) => told.push(detail));
   client.start('secret');
@@ -128,14 +198,23 @@ test('before the list has come no project is gone', async () => {
   client.choose('p');
   await rest();
   assert.ok(!told.includes('gone'));
-  hear({ type: 'project_list', request_id: asked.find(({ type }) => type === 'project_list').request_id, data: { projects: [project()] } });
+  hear({
+    type: 'project_list',
+    request_id: asked.find(({ type }) => type === 'project_list').request_id,
+    data: { projects: [project()] },
+  });
   await rest();
   assert.ok(client.conversation.joined);
 });
 
 test('a prompt that is refused while another project is shown waits in the box of its own', async () => {
   const refusal = { code: 'RATE_LIMITED', message: 'Too many prompts.' };
-  const { client, hear, asked } = world({ ...server(() => [project(), project({ id: 'q', path: '/q' })], () => 0) });
+  const { client, hear, asked } = world({
+    ...server(
+      () => [project(), project({ id: 'q', path: '/q' })],
+      () => 0,
+    ),
+  });
   client.choose('p');
   client.start('secret');
   await rest();
@@ -150,7 +229,10 @@ test('a prompt that is refused while another project is shown waits in the box o
 
 test('who removes a project is not told that somebody did', async () => {
   const { client, hear } = world({
-    ...server(() => [project()], () => 0),
+    ...server(
+      () => [project()],
+      () => 0,
+    ),
     project_delete: () => ({ type: 'project_deleted', data: { project_id: 'p', success: true } }),
   });
   const told = [];
@@ -160,7 +242,71 @@ test('who removes a project is not told that somebody did', async () => {
   await rest();
   client.addEventListener('change', ({ detail }) => told.push(detail));
   const removed = client.remove('p');
-  hear({ type: 'update', project_id: 'p', data: { update_type: 'project_deleted', data: { project_id: 'p', path: '/p' } } });
+  hear({
+    type: 'update',
+    project_id: 'p',
+    data: { update_type: 'project_deleted', data: { project_id: 'p', path: '/p' } },
+  });
   await removed;
   assert.ok(!told.includes('gone'));
+});
+
+test('a conversation whose session was not known at a break is joined as a whole', async () => {
+  const answers = server(
+    () => [project({ last_seq: 20, session_id: '' })],
+    () => 20,
+  );
+  const hello = () => ({ type: 'hello', data: { ...HELLO, features: ['sessions', 'session_messages'] } });
+  const { client, asked, breaks } = world({ ...answers, hello });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.equal(asked.at(-1).type, 'sessions', 'it waits for an answer that never comes');
+  await breaks();
+  const joins = asked.filter(({ type }) => type === 'project_join');
+  assert.deepEqual(
+    joins.map(({ data }) => data),
+    [{}, {}],
+  );
+});
+
+test('it is known whether the server has refused a prompt', async () => {
+  const answers = server(
+    () => [project()],
+    () => 0,
+  );
+  const refuse = () => ({ type: 'error', data: { code: 'RESOURCE_LIMIT', message: 'The queue is full.' } });
+  const { client } = world({ ...answers, execute: ({ data }) => (data.prompt === 'no' ? refuse() : { data: {} }) });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.equal(await client.execute('no'), false);
+  assert.equal(await client.execute('yes'), true);
+});
+
+test('of two records that were asked for one after the other the later one is shown, whichever comes first', async () => {
+  const { client, asked, hear } = world({
+    ...server(
+      () => [project({ last_seq: 1000 })],
+      () => 1000,
+    ),
+    get_messages: ({ data }) =>
+      data.after_seq === undefined ? { type: 'message_history', data: { messages: [said(1000)] } } : undefined,
+  });
+  client.start('token');
+  client.choose('p');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  const [first, second] = [client.around(100), client.around(500)];
+  const page = (request) =>
+    hear({
+      type: 'message_history',
+      request_id: request.request_id,
+      data: { messages: [said(request.data.after_seq + 60)] },
+    });
+  const requests = asked.filter(({ type, data }) => type === 'get_messages' && data.after_seq !== undefined);
+  for (const request of requests.reverse()) page(request);
+  assert.deepEqual(await Promise.all([first, second]), [false, true]);
+  assert.equal(client.conversation.first, 500);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Connection } from '../../../src/drawbridge/web/connection.js';
+import { Connection } from '../../../web/src/protocol/connection.ts';
 
 /** A world of sockets that a test holds in its hands. */
 function world() {
@@ -13,7 +13,12 @@ function world() {
     sockets.push(socket);
     return socket;
   };
-  const connection = new Connection({ connect, later: (act, ms) => timers.push({ act, ms }), cancel: () => {}, newId: () => `id${++ids}` });
+  const connection = new Connection({
+    connect,
+    later: (act, ms) => timers.push({ act, ms }),
+    cancel: () => {},
+    newId: () => `id${++ids}`,
+  });
   const hear = (message) => sockets.at(-1).onmessage({ data: JSON.stringify(message) });
   const open = () => {
     sockets.at(-1).onopen();
@@ -41,14 +46,17 @@ test('a refused token is not tried again', () => {
   assert.equal(timers.length, 0);
 });
 
-test('after a break it waits longer each time, and begins anew once it was open', () => {
+test('after a break it waits longer each time, and starts over once it was open', () => {
   const { connection, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   for (let n = 0; n < 7; n++) {
     drop();
     timers.at(-1).act();
   }
-  assert.deepEqual(timers.map(({ ms }) => ms), [500, 1000, 2000, 5000, 10_000, 10_000, 10_000]);
+  assert.deepEqual(
+    timers.map(({ ms }) => ms),
+    [500, 1000, 2000, 5000, 10_000, 10_000, 10_000],
+  );
   open();
   drop();
   assert.equal(timers.at(-1).ms, 500);
@@ -65,12 +73,15 @@ test('a lasting request is said again under its id after what was asked at the o
   await assert.rejects(passing, { code: 'OFFLINE' });
   timers.at(-1).act();
   open();
-  assert.deepEqual(sockets[1].sent.map(({ type, request_id: id }) => [type, id]).slice(1), [['project_list', 'id3'], ['execute', 'once']]);
+  assert.deepEqual(sockets[1].sent.map(({ type, request_id: id }) => [type, id]).slice(1), [
+    ['project_list', 'id3'],
+    ['execute', 'once'],
+  ]);
   hear({ type: 'accepted', data: { run_id: 'r' }, request_id: 'once' });
   assert.equal((await lasting).data.run_id, 'r');
 });
 
-test('a server of which nothing is heard any more is looked for anew', () => {
+test('a silent server is connected to again', () => {
   const { connection, sockets, timers, open, hear } = world();
   connection.check();
   assert.equal(timers.length, 0, 'there is nothing to doubt');
@@ -78,7 +89,11 @@ test('a server of which nothing is heard any more is looked for anew', () => {
   open();
   connection.check();
   connection.check();
-  assert.deepEqual(sockets[0].sent.slice(1).map(({ type }) => type), ['hello'], 'asked once');
+  assert.deepEqual(
+    sockets[0].sent.slice(1).map(({ type }) => type),
+    ['hello'],
+    'asked once',
+  );
   hear({ type: 'update', data: {} });
   connection.check();
   assert.equal(timers.length, 2, 'any word will do, and the next doubt is another one');
@@ -99,7 +114,10 @@ test('an old socket is not listened to', () => {
   timers.at(-1).act();
   sockets[0].onmessage({ data: '{"type": "late", "data": {}}' });
   sockets[0].onclose({ code: 1006 });
-  assert.deepEqual(heard.map(({ type }) => type), ['auth']);
+  assert.deepEqual(
+    heard.map(({ type }) => type),
+    ['auth'],
+  );
   assert.equal(connection.state, 'connecting');
 });
 

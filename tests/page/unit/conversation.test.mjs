@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Conversation, KEPT, recordOf } from '../../../src/drawbridge/web/conversation.js';
-import { alwaysWords, editedInput, Projects } from '../../../src/drawbridge/web/store.js';
+import { Conversation, KEPT, recordOf } from '../../../web/src/state/conversation.ts';
+import { alwaysWords, editedInput, Projects } from '../../../web/src/state/projects.ts';
 
-const said = (seq, text = `m${seq}`) => ({ seq, timestamp: 't', direction: 'claude', message: { type: 'assistant', message: { content: [{ type: 'text', text }] } } });
-const event = (seq, subtype, message) => ({ seq, timestamp: 't', direction: 'server', message: { type: 'system', subtype, message } });
+const said = (seq, text = `m${seq}`) => ({
+  seq,
+  timestamp: 't',
+  direction: 'claude',
+  message: { type: 'assistant', message: { content: [{ type: 'text', text }] } },
+});
+const event = (seq, subtype, message) => ({
+  seq,
+  timestamp: 't',
+  direction: 'server',
+  message: { type: 'system', subtype, message },
+});
 const snapshot = (last_seq, more = {}) => ({ last_seq, run: null, queue: [], open_approvals: [], ...more });
 const texts = (conversation) => conversation.items.map((item) => item.text);
 
@@ -22,6 +32,32 @@ test('each record is taken once and in its order, however they come', () => {
   assert.equal(conversation.cursor, 3);
 });
 
+test('a run that was stopped is said to be once, at its end', () => {
+  const interruption = (seq) => ({
+    ...said(seq),
+    message: { type: 'user', message: { content: '[Request interrupted by user]' } },
+  });
+  const kinds = (outcome) => {
+    const conversation = joined();
+    for (const record of [said(1), interruption(2), event(3, 'run_finished', { run_id: 'a', outcome })])
+      conversation.take(record);
+    return conversation.items.map((item) => item.kind);
+  };
+  assert.deepEqual(kinds('interrupted'), ['text', 'finished']);
+  assert.deepEqual(kinds('completed'), ['text', 'aside', 'finished'], 'as in a terminal, where the agent continues');
+});
+
+test('what a person has decided in a review is said', () => {
+  const conversation = joined();
+  const decided = (seq, more) => event(seq, 'review_decided', { files: 1, hunks: 2, left: 0, ...more });
+  conversation.take(decided(1, { by: 'Ada', decision: 'undo' }));
+  conversation.take(decided(2, { hunks: 0, files: 0 }));
+  assert.deepEqual(
+    conversation.items.map(({ kind, by, text }) => [kind, by, text]),
+    [['notice', 'Ada', 'undid 2 changes in 1 file']],
+  );
+});
+
 test('what comes before the answer to the join is not lost', () => {
   const conversation = new Conversation('p');
   conversation.take(said(6));
@@ -32,8 +68,14 @@ test('what comes before the answer to the join is not lost', () => {
 });
 
 test('a result finds its call, also where the call comes later from the history', () => {
-  const call = (seq) => ({ ...said(seq), message: { type: 'assistant', message: { content: [{ type: 'tool_use', id: 't', name: 'Edit', input: {} }] } } });
-  const result = (seq) => ({ ...said(seq), message: { type: 'user', message: { content: [{ type: 'tool_result', tool_use_id: 't', content: 'ok' }] } } });
+  const call = (seq) => ({
+    ...said(seq),
+    message: { type: 'assistant', message: { content: [{ type: 'tool_use', id: 't', name: 'Edit', input: {} }] } },
+  });
+  const result = (seq) => ({
+    ...said(seq),
+    message: { type: 'user', message: { content: [{ type: 'tool_result', tool_use_id: 't', content: 'ok' }] } },
+  });
   const live = joined();
   live.take(call(1));
   live.take(result(2));
@@ -66,7 +108,10 @@ test('what is far away is let go by whole records, and comes back without a gap'
   assert.equal(conversation.items.at(-1).seq, conversation.last);
   conversation.append(Array.from({ length: 101 }, (_, n) => said(conversation.last + 1 + n)));
   const seqs = conversation.items.map((item) => item.seq);
-  assert.deepEqual(seqs, Array.from({ length: seqs.length }, (_, n) => seqs[0] + n));
+  assert.deepEqual(
+    seqs,
+    Array.from({ length: seqs.length }, (_, n) => seqs[0] + n),
+  );
   assert.equal(conversation.first, seqs[0]);
   assert.ok(conversation.atEnd);
 });
@@ -74,15 +119,26 @@ test('what is far away is let go by whole records, and comes back without a gap'
 test('partial text goes when the whole of it has come', () => {
   const conversation = joined();
   conversation.hear({ type: 'stream_event', event: { type: 'content_block_start', content_block: { type: 'text' } } });
-  conversation.hear({ type: 'stream_event', event: { type: 'content_block_delta', delta: { type: 'text_delta', text: 'Hel' } } });
+  conversation.hear({
+    type: 'stream_event',
+    event: { type: 'content_block_delta', delta: { type: 'text_delta', text: 'Hel' } },
+  });
   assert.equal(conversation.live, 'Hel');
   conversation.take(said(1, 'Hello'));
   assert.equal(conversation.live, '');
 });
 
 test('records of a live message and of the history look the same', () => {
-  const live = recordOf({ type: 'update', seq: 4, data: { update_type: 'run_finished', data: { run_id: 'r', outcome: 'completed' } } });
-  assert.deepEqual(live.message, { type: 'system', subtype: 'run_finished', message: { run_id: 'r', outcome: 'completed' } });
+  const live = recordOf({
+    type: 'update',
+    seq: 4,
+    data: { update_type: 'run_finished', data: { run_id: 'r', outcome: 'completed' } },
+  });
+  assert.deepEqual(live.message, {
+    type: 'system',
+    subtype: 'run_finished',
+    message: { run_id: 'r', outcome: 'completed' },
+  });
   assert.equal(recordOf({ type: 'agent_message', data: { messages: [{}] } }), undefined);
 });
 
@@ -92,30 +148,75 @@ test('projects that wait come first, and are counted', () => {
   projects.take({ type: 'project_list', data: { projects: [one('a', '1'), one('b', '2')] } });
   projects.take({ type: 'permission_request', project_id: 'a', data: { approval_id: 'x', tool_name: 'Edit' } });
   projects.take({ type: 'permission_request', project_id: 'a', data: { approval_id: 'x', tool_name: 'Edit' } });
-  assert.deepEqual(projects.sorted().map(({ id }) => id), ['a', 'b']);
+  assert.deepEqual(
+    projects.sorted().map(({ id }) => id),
+    ['a', 'b'],
+  );
   assert.equal(projects.waiting, 1);
-  projects.take({ type: 'update', project_id: 'a', data: { update_type: 'permission_withdrawn', data: { approval_id: 'x' } } });
+  projects.take({
+    type: 'update',
+    project_id: 'a',
+    data: { update_type: 'permission_withdrawn', data: { approval_id: 'x' } },
+  });
   assert.equal(projects.waiting, 0);
 });
 
 test('an edited proposal goes as the whole file, with the line ends that the file has', () => {
   const proposal = { path: '/f', old_text: 'a\r\nb\r\n', new_text: 'a\r\nc\r\n' };
-  const edit = editedInput({ tool_name: 'Edit', input: { file_path: '/f', old_string: 'b', new_string: 'c' }, proposal }, 'a\nd\n');
+  const edit = editedInput(
+    { tool_name: 'Edit', input: { file_path: '/f', old_string: 'b', new_string: 'c' }, proposal },
+    'a\nd\n',
+  );
   assert.deepEqual(edit, { file_path: '/f', old_string: 'a\nb\n', new_string: 'a\nd\n' });
-  assert.deepEqual(editedInput({ tool_name: 'Write', input: { file_path: '/f', content: 'x' }, proposal }, 'a\nd\n'), { file_path: '/f', content: 'a\r\nd\r\n' });
+  assert.deepEqual(editedInput({ tool_name: 'Write', input: { file_path: '/f', content: 'x' }, proposal }, 'a\nd\n'), {
+    file_path: '/f',
+    content: 'a\r\nd\r\n',
+  });
   assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
 });
 
 test('what “always” means is said', () => {
-  assert.equal(alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]), 'accept all edits for this session');
-  const rule = { type: 'addRules', behavior: 'allow', rules: [{ toolName: 'Bash', ruleContent: 'make:*' }], destination: 'localSettings' };
+  assert.equal(
+    alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]),
+    'accept all edits for this session',
+  );
+  const rule = {
+    type: 'addRules',
+    behavior: 'allow',
+    rules: [{ toolName: 'Bash', ruleContent: 'make:*' }],
+    destination: 'localSettings',
+  };
   assert.equal(alwaysWords([rule]), 'allow Bash(make:*) from now on');
   const mode = { type: 'setMode', mode: 'acceptEdits', destination: 'session' };
   assert.equal(alwaysWords([mode, rule]), 'allow Bash(make:*) from now on', 'a mode beside a rule is not remembered');
   const directory = { type: 'addDirectories', directories: ['/p'], destination: 'session' };
   assert.equal(alwaysWords([directory, { ...mode, destination: 'localSettings' }]), 'allow /p for this session');
-  assert.equal(alwaysWords([{ type: 'removeRules', rules: [] }]), 'apply {"type":"removeRules","rules":[]} for this session');
+  assert.equal(
+    alwaysWords([{ type: 'removeRules', rules: [] }]),
+    'apply {"type":"removeRules","rules":[]} for this session',
+  );
   assert.equal(alwaysWords([{ optionId: 'once', kind: 'allow_once' }]), '');
   assert.equal(alwaysWords(['odd', rule]), '', 'nothing of it is remembered');
   assert.equal(alwaysWords(null), '');
+});
+
+test('records that only the agent has stored keep their place between their neighbours', () => {
+  const conversation = new Conversation('p');
+  conversation.join({ last_seq: 9, run: null, queue: [], open_approvals: [] }, true);
+  const text = (seq, words) => ({
+    seq,
+    timestamp: 't',
+    direction: 'claude',
+    message: { type: 'assistant', message: { content: words } },
+  });
+  conversation.prependSession([text(0, 'c'), text(4, 'd'), text(0, 'e'), text(0, 'f'), text(8, 'g')], '1.');
+  conversation.prependSession([text(0, 'a'), text(0, 'b')], null);
+  assert.equal(conversation.items.map((item) => item.text).join(''), 'abcdefg');
+  const seqs = conversation.items.map((item) => item.seq);
+  assert.deepEqual(
+    [...seqs].sort((a, b) => a - b),
+    seqs,
+  );
+  assert.equal(new Set(seqs).size, 7);
+  assert.equal(conversation.before, null);
 });

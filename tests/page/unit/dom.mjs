@@ -1,45 +1,113 @@
-// The part of a document that the page's modules need to make elements without a browser.
+// The part of a document that Preact needs to draw, and the page's modules to be loaded, without a browser.
+// Import it before the page's modules.
 
 class Node {
   constructor() {
     /** @type {any[]} */
     this.childNodes = [];
+    /** @type {any} */
+    this.parentNode = null;
+    this.ownerDocument = globalThis.document;
+  }
+  get firstChild() {
+    return this.childNodes[0] ?? null;
+  }
+  get nextSibling() {
+    const all = this.parentNode?.childNodes ?? [];
+    return all[all.indexOf(this) + 1] ?? null;
+  }
+  insertBefore(node, before) {
+    node.remove?.();
+    const at = before ? this.childNodes.indexOf(before) : this.childNodes.length;
+    this.childNodes.splice(at, 0, node);
+    node.parentNode = this;
+    return node;
+  }
+  appendChild(node) {
+    return this.insertBefore(node, null);
   }
   append(...nodes) {
-    for (const node of nodes) this.childNodes.push(node);
+    for (const node of nodes) this.appendChild(typeof node === 'string' ? new Text(node) : node);
+  }
+  removeChild(node) {
+    this.childNodes.splice(this.childNodes.indexOf(node), 1);
+    node.parentNode = null;
+  }
+  remove() {
+    this.parentNode?.removeChild(this);
+  }
+  contains(node) {
+    for (let at = node; at; at = at.parentNode) if (at === this) return true;
+    return false;
   }
   get textContent() {
     let text = '';
-    for (const node of this.childNodes) text += typeof node === 'string' ? node : node.textContent;
+    for (const node of this.childNodes) text += node.textContent;
     return text;
   }
 }
 
-class Fragment extends Node {}
+class Text extends Node {
+  constructor(data) {
+    super();
+    this.nodeType = 3;
+    this.data = data;
+  }
+  get textContent() {
+    return this.data;
+  }
+  get markup() {
+    return this.data;
+  }
+}
 
 class Element extends Node {
   constructor(tag) {
     super();
+    this.nodeType = 1;
+    this.localName = tag;
     this.nodeName = this.tagName = tag.toUpperCase();
     this.className = '';
+    /** @type {Record<string, any>} */
     this.attributes = {};
   }
   setAttribute(name, value) {
     this.attributes[name] = value;
   }
+  removeAttribute(name) {
+    delete this.attributes[name];
+  }
   addEventListener() {}
+  removeEventListener() {}
   /** As a browser would write it, without attributes. */
   get markup() {
-    const inside = this.childNodes.map((node) => (typeof node === 'string' ? node : node.markup)).join('');
-    return `<${this.nodeName.toLowerCase()}>${inside}</${this.nodeName.toLowerCase()}>`;
+    const inside = this.childNodes.map((node) => node.markup).join('');
+    return `<${this.localName}>${inside}</${this.localName}>`;
   }
 }
 
 Object.assign(globalThis, {
   Node,
-  document: { createElement: (tag) => new Element(tag), createDocumentFragment: () => new Fragment() },
+  Element,
+  document: {
+    createElement: (tag) => new Element(tag),
+    createElementNS: (_, tag) => new Element(tag),
+    createTextNode: (data) => new Text(String(data)),
+  },
   matchMedia: () => ({ matches: false, addEventListener() {}, removeEventListener() {} }),
+  // Effects are no part of what is drawn first.
+  requestAnimationFrame: () => 0,
+  cancelAnimationFrame: () => {},
 });
 
-/** The markup of what is in a fragment. */
-export const markup = (fragment) => fragment.childNodes.map((node) => node.markup).join('');
+const { createElement, render } = await import('preact');
+
+/** An element with what a component draws at first in it. */
+export function drawn(component, props) {
+  const host = new Element('div');
+  render(createElement(component, props), host);
+  return host;
+}
+
+/** The markup of what is in an element. */
+export const markup = (element) => element.childNodes.map((node) => node.markup).join('');

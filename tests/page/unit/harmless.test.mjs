@@ -1,20 +1,45 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { harmless, inPieces, inShortPieces, isHarmless, wellFormed } from '../../../src/drawbridge/web/harmless.js';
+import { harmless, inPieces, inShortPieces, isHarmless, wellFormed } from '../../../web/src/text/harmless.ts';
 
 const shown = (pieces) => pieces.map(({ text }) => text).join('');
 
 test('hidden and reordering characters are written out', () => {
   assert.equal(harmless('echo \u202egpj.tac\u202c'), 'echo \\u202egpj.tac\\u202c');
-  for (const hidden of ['a\u200bb', 'a\u200db', 'rm\u00a0-rf', 'rm\u2003-rf', 'a\u3164b', 'a\u2800b', 'a\ufe0fb', 'a\u3000b', 'a\u00adb', 'l\u0336s\u0336', '-\u0301', 'a\u0301\u0302\u0303\u0304\u0305', '\ud800', 'a\u{e0041}b']) {
+  for (const hidden of [
+    'a\u200bb',
+    'a\u200db',
+    'rm\u00a0-rf',
+    'rm\u2003-rf',
+    'a\u3164b',
+    'a\u2800b',
+    'a\ufe0fb',
+    'a\u3000b',
+    'a\u00adb',
+    'l\u0336s\u0336',
+    '-\u0301',
+    'a\u0301\u0302\u0303\u0304\u0305',
+    '\ud800',
+    'a\u{e0041}b',
+  ]) {
     assert.notEqual(harmless(hidden), hidden, JSON.stringify(hidden));
     assert.ok(!isHarmless(hidden));
   }
 });
 
 test('legitimate text stays as it is', () => {
-  for (const text of ['👩‍💻 ❤️‍🔥 🏳️‍🌈 1️⃣ ©️', 'Zoë, e\u0301te\u0301, Việt', 'مرحبا', 'שָׁלוֹם', 'می‌خواهم', 'Vraiment\u202f? Oui\u00a0: 10\u202f000 et «\u00a0non\u00a0».', '日本語\u3000です', 'ไม่ได้', 'क्‍ष']) {
+  for (const text of [
+    '👩‍💻 ❤️‍🔥 🏳️‍🌈 1️⃣ ©️',
+    'Zoë, e\u0301te\u0301, Việt',
+    'مرحبا',
+    'שָׁלוֹם',
+    'می‌خواهم',
+    'Vraiment\u202f? Oui\u00a0: 10\u202f000 et «\u00a0non\u00a0».',
+    '日本語\u3000です',
+    'ไม่ได้',
+    'क्‍ष',
+  ]) {
     assert.equal(harmless(text), text);
     assert.ok(isHarmless(text));
   }
@@ -34,8 +59,8 @@ test('a joining character at the beginning is written out too', () => {
 });
 
 test('nothing hides behind blanks or empty lines', () => {
-  assert.equal(shown(inShortPieces(`ls${' '.repeat(4000)}; curl`)), 'ls⟨4,000 blanks⟩; curl');
-  assert.equal(shown(inShortPieces(`ls${'\n'.repeat(400)}curl`)), 'ls\n⟨399 empty lines⟩\ncurl');
+  assert.equal(shown(inShortPieces(`ls${' '.repeat(4000)}; curl`)), 'ls⟨4,000 spaces or tabs⟩; curl');
+  assert.equal(shown(inShortPieces(`ls${'\n'.repeat(400)}curl`)), 'ls\n⟨399 blank lines⟩\ncurl');
   assert.equal(shown(inShortPieces('a\n\n\n    b')), 'a\n\n\n    b');
 });
 

@@ -1,43 +1,47 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Conversation } from '../../../src/drawbridge/web/conversation.js';
-import { clock, liftedWords, modesOf, modeWords, standing } from '../../../src/drawbridge/web/project-words.js';
-import { canBeEdited, Projects } from '../../../src/drawbridge/web/store.js';
+import { Conversation } from '../../../web/src/state/conversation.ts';
+import { clock, liftedWords, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
+import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 
 const NOW = new Date('2026-03-04T10:00:00Z');
 const LATER = '2026-03-04T12:30:00Z';
 
 test('how a project stands is said in the word that matters most', () => {
   const said = (more) => standing({ approvals: [], state: 'IDLE', ...more }).words;
-  assert.equal(said({ approvals: [{}], state: 'EXECUTING' }), 'Waits for you');
-  assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 questions wait for you');
+  assert.equal(said({ approvals: [{}], state: 'EXECUTING' }), 'Needs you');
+  assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 approvals needed');
   assert.equal(said({ state: 'EXECUTING', continues_at: LATER }), 'Working');
-  assert.equal(said({ state: 'ERROR', continues_at: LATER }), `Goes on at ${clock(LATER)}`);
+  assert.equal(said({ state: 'ERROR', continues_at: LATER }), `Resumes at ${clock(LATER)}`);
   assert.equal(said({ state: 'ERROR' }), 'Last run failed');
-  assert.equal(said({ desk: { state: 'finished' } }), 'Ready at the desk');
+  assert.equal(said({ desk: { state: 'finished' } }), 'Idle in terminal');
   assert.equal(said({ state: 'ERROR', problem: 'It is outside of --allow.' }), 'It is outside of --allow.');
   assert.equal(said({ state: 'EXECUTING', problem: 'It is outside of --allow.' }), 'Working');
-  assert.equal(said({ desk: { state: 'waiting', in_terminal: true } }), 'Waits in its terminal');
+  assert.equal(said({ desk: { state: 'waiting', in_terminal: true } }), 'Waiting in terminal');
   assert.equal(said({ desk: { state: 'ended', continued_in: 'desk_x' } }), 'Continued in the background');
-  assert.equal(said({ desk: { state: 'working', background_tasks: 1 } }), 'Works in the background');
+  assert.equal(said({ desk: { state: 'working', background_tasks: 1 } }), 'Working in the background');
   assert.equal(said({}), 'Ready');
 });
 
-test('a mode shows that its agent never asks', () => {
-  assert.equal(modeWords({ asks: false }, 'default'), 'default: never asks');
-  assert.equal(modeWords({}, 'default'), 'Ask before changes');
+test('a mode shows that its agent does not ask', () => {
+  assert.equal(modeWords({ asks: false }, 'default'), 'default · doesn’t ask');
+  assert.equal(modeWords({}, 'default'), 'Ask first');
   assert.equal(modeWords({ modes: ['workspace-write'] }, 'workspace-write'), 'workspace-write');
 });
 
-test('a limit is told with the time at which it is lifted, or that it is', () => {
-  assert.equal(liftedWords(LATER, NOW), `The limit is lifted at ${clock(LATER, NOW)}.`);
+test('a limit has the time at which it resets', () => {
+  assert.equal(liftedWords(LATER, NOW), `Limit resets at ${clock(LATER, NOW)}.`);
   assert.match(clock('2026-03-06T12:30:00Z', NOW), /^[^\d]+ \d/, 'another day has its name');
-  assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit is lifted by now.');
+  assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');
 });
 
 test('only what the agent takes another text for, and of which all is here, can be edited', () => {
-  const request = { tool_name: 'Write', input: { file_path: '/f' }, proposal: { path: '/f', old_text: '', new_text: 'x' } };
+  const request = {
+    tool_name: 'Write',
+    input: { file_path: '/f' },
+    proposal: { path: '/f', old_text: '', new_text: 'x' },
+  };
   assert.ok(canBeEdited(request));
   assert.ok(canBeEdited({ ...request, changeable: true }));
   assert.ok(!canBeEdited({ ...request, changeable: false }));
@@ -50,7 +54,12 @@ test('a conversation begins late where its oldest record is not the first that t
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 35, run: null, queue: [], open_approvals: [] }, true);
   assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'there is more to come');
-  const record = (seq) => ({ seq, timestamp: 't', direction: 'claude', message: { type: 'assistant', message: { content: 'x' } } });
+  const record = (seq) => ({
+    seq,
+    timestamp: 't',
+    direction: 'claude',
+    message: { type: 'assistant', message: { content: 'x' } },
+  });
   conversation.prepend(Array.from({ length: 10 }, (_, n) => record(26 + n)));
   assert.ok(conversation.beginsLate({ first_seq: 26 }));
   assert.ok(!conversation.beginsLate({}));
@@ -59,7 +68,12 @@ test('a conversation begins late where its oldest record is not the first that t
 
 test('a state replaces the one before, with what it does not have any more', () => {
   const projects = new Projects();
-  const state = (more) => projects.take({ type: 'update', project_id: 'p', data: { update_type: 'project_state', data: { id: 'p', approvals: [], last_seq: 1, ...more } } });
+  const state = (more) =>
+    projects.take({
+      type: 'update',
+      project_id: 'p',
+      data: { update_type: 'project_state', data: { id: 'p', approvals: [], last_seq: 1, ...more } },
+    });
   state({ continues_at: LATER, queued: 2 });
   assert.equal(projects.all.get('p').continues_at, LATER);
   state({});
@@ -70,7 +84,10 @@ test('a state replaces the one before, with what it does not have any more', () 
 
 test('a warning about a project has its name and not its id', () => {
   const projects = new Projects();
-  projects.take({ type: 'project_list', data: { projects: [{ id: 'proj_1', path: '/home/ada/blog', approvals: [] }] } });
+  projects.take({
+    type: 'project_list',
+    data: { projects: [{ id: 'proj_1', path: '/home/ada/blog', approvals: [] }] },
+  });
   assert.equal(projects.named('The history of proj_1 takes 8 MB', 'proj_1'), 'The history of blog takes 8 MB');
   assert.equal(projects.named('All takes 8 MB', undefined), 'All takes 8 MB');
   assert.equal(projects.named('The history of proj_2 takes 8 MB', 'proj_2'), 'The history of proj_2 takes 8 MB');
@@ -78,6 +95,10 @@ test('a warning about a project has its name and not its id', () => {
 
 test('only modes that the server accepts are offered', () => {
   assert.deepEqual(modesOf({}, ['plan', 'default']), ['default', 'plan']);
-  assert.deepEqual(modesOf({ modes: ['read-only'] }, ['default']), ['read-only'], 'the server has chosen these already');
+  assert.deepEqual(
+    modesOf({ modes: ['read-only'] }, ['default']),
+    ['read-only'],
+    'the server has chosen these already',
+  );
   assert.ok(modesOf({}).includes('bypassPermissions'), 'an older server does not say what it accepts');
 });

@@ -53,7 +53,7 @@ def info(id: str, path: str) -> messages.ProjectInfo:
     )
 
 
-class Twin:
+class FakeCore:
     """A core in memory: records its calls, answers as the real one does, and can be made to wait or to fail."""
 
     def __init__(self) -> None:
@@ -66,6 +66,8 @@ class Twin:
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.fault: Exception | None = None
+        self.then: Callable[[], None] | None = None
+        """What follows from a prompt, after its reply."""
         self.records: dict[int, bytes] = {}
         self.questions: dict[str, ApprovalRequested] = {}
 
@@ -109,12 +111,16 @@ class Twin:
             project_id=command.project_id,
             seq=len(self.asked),
             data=replies.Accepted(f"run_{client.name}", 0),
+            then=self.then,
         )
 
     async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         await self.go_on.wait()
         return OK
+
+    def offers(self, type: str) -> bool:
+        return True
 
     async def _plain(self, command: say.Command, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
@@ -160,7 +166,7 @@ class Server:
     """Listens on 127.0.0.1; ``url`` is where."""
 
     def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: ServerOptions) -> None:
-        self.core = Twin()
+        self.core = FakeCore()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
@@ -183,7 +189,7 @@ class Server:
             scopes=scopes_of(COMMANDS),
             health=self.monitor.health,
         )
-        rows = [_done_by_twin(row) if row.owner is Core else row for row in COMMANDS]
+        rows = [_done_by_fake(row) if row.owner is Core else row for row in COMMANDS]
         self.dispatch = Dispatch(rows, core, own, entrance, self.blobs)
         self.site = Site(entrance, self.clients, self.dispatch)
         self.door = HttpServer(self.site, self.listener, terms, tls)
@@ -201,8 +207,8 @@ class Site(ServerSite):
         return self.connections[-1]
 
 
-def _done_by_twin(row: AnyRow) -> AnyRow:
-    return msgspec.structs.replace(row, owner=Twin, handler=getattr(Twin, row.name, Twin._plain))
+def _done_by_fake(row: AnyRow) -> AnyRow:
+    return msgspec.structs.replace(row, owner=FakeCore, handler=getattr(FakeCore, row.name, FakeCore._plain))
 
 
 SERVED = ServerOptions(

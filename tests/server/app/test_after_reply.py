@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from drawbridge.server.auth.audit import Audit
-from tests.server.auth.rig import Server, serving
+from tests.server.auth.rig import Server
 from tests.server.wire_client import Message, WireClient
 from tests.waiting import until
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serving(tmp_path) as server:
-        yield server
+def server(whole_server: Server) -> Server:
+    return whole_server
 
 
 @pytest.fixture
-async def client(server: Server) -> AsyncIterator[WireClient]:
-    async with server.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def project(server: Server, client: WireClient) -> str:
-    project = await server.project(client)
-    await client.ask("project_join", {"project_id": project})
+async def project(server: Server, owner: WireClient) -> str:
+    project = await server.project(owner)
+    await owner.ask("project_join", {"project_id": project})
     return project
 
 
@@ -51,39 +43,39 @@ def audit_that(does: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Audit, "write", written)
 
 
-async def test_a_run_starts_after_the_reply_to_its_prompt(client: WireClient, project: str) -> None:
-    before = len(client.heard)
-    await client.ask("execute", {"prompt": "/quick"}, project)
-    await client.hear("update", "run_finished")
-    found = kinds(client.heard[before:])
+async def test_a_run_starts_after_the_reply_to_its_prompt(owner: WireClient, project: str) -> None:
+    before = len(owner.received)
+    await owner.ask("execute", {"prompt": "/quick"}, project)
+    await owner.receive("update", "run_finished")
+    found = kinds(owner.received[before:])
     assert found.index("accepted") < found.index("run_started")
 
 
-async def test_a_new_session_is_shown_after_its_reply(client: WireClient, project: str) -> None:
-    before = len(client.heard)
-    await client.ask("agent_new_session", project_id=project)
-    await client.hear("update", "project_state")
-    assert kinds(client.heard[before:]) == ["session_reset", "project_state"]
+async def test_a_new_session_is_shown_after_its_reply(owner: WireClient, project: str) -> None:
+    before = len(owner.received)
+    await owner.ask("agent_new_session", project_id=project)
+    await owner.receive("update", "project_state")
+    assert kinds(owner.received[before:]) == ["session_reset", "project_state"]
 
 
 async def test_a_prompt_runs_although_its_audit_fails(
-    client: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
+    owner: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails() -> None:
         raise RuntimeError("a defect of the audit")
 
     audit_that(fails, monkeypatch)
-    before = len(client.heard)
-    answer = await client.ask("execute", {"prompt": "/quick"}, project)
+    before = len(owner.received)
+    answer = await owner.ask("execute", {"prompt": "/quick"}, project)
     assert answer["data"]["code"] == "INTERNAL_ERROR"
-    await client.hear("update", "run_finished", outcome="completed")
-    found = kinds(client.heard[before:])
+    await owner.receive("update", "run_finished", outcome="completed")
+    found = kinds(owner.received[before:])
     assert found.index("error") < found.index("run_started")
     assert found.count("run_started") == 1
 
 
 async def test_a_prompt_runs_although_its_client_is_gone(
-    server: Server, client: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, owner: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection ends between the record in the history and the reply."""
 
@@ -92,7 +84,7 @@ async def test_a_prompt_runs_although_its_client_is_gone(
             each.close(1011, "gone")
 
     audit_that(disconnects, monkeypatch)
-    await client.tell("execute", {"prompt": "/quick"}, project)
+    await owner.send("execute", {"prompt": "/quick"}, project)
     [session] = server.core.projects
     await until(lambda: session.memory.last_outcome == "completed")
-    assert "accepted" not in kinds(client.heard)
+    assert "accepted" not in kinds(owner.received)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -28,9 +29,9 @@ def blobs(tmp_path: Path) -> Blobs:
     return Blobs(tmp_path / "blobs")
 
 
-def code_of(blobs: Blobs, *arguments: Any) -> str:
+async def code_of(blobs: Blobs, *arguments: Any) -> str:
     with pytest.raises(ClientError) as refused:
-        blobs.put(*arguments)
+        await blobs.put(*arguments)
     return refused.value.code
 
 
@@ -60,14 +61,14 @@ async def test_a_blob_goes_up_in_pieces_and_comes_down_again(server: Server, cli
 
 
 async def test_a_piece_is_never_longer_than_a_message_may_be(server: Server, client: WireClient) -> None:
-    server.blobs.put("b1", 0, bytes(2_000_000), True)
+    await server.blobs.put("b1", 0, bytes(2_000_000), True)
     answer = await client.ask("blob_get", {"blob_id": "b1", "length": 10_000_000})
     assert len(base64.b64decode(answer["data"]["data"])) == PIECE_BYTES
     assert len(str(answer)) < FRAME_BYTES
 
 
 async def test_a_blob_is_read_in_a_thread(server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.blobs.put("b1", 0, b"x", True)
+    await server.blobs.put("b1", 0, b"x", True)
     threads = []
     read = Path.read_bytes
 
@@ -81,8 +82,32 @@ async def test_a_blob_is_read_in_a_thread(server: Server, client: WireClient, mo
     assert threads[0] != threading.get_ident()
 
 
+async def test_a_blob_is_written_in_a_thread(
+    server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    write = os.write
+
+    def noted(file: int, data: bytes) -> int:
+        threads.append(threading.get_ident())
+        return write(file, data)
+
+    monkeypatch.setattr("os.write", noted)
+    await client.ask("blob_put", {"blob_id": "b1", "offset": 0, "data": encoded(b"x"), "last": True})
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_pieces_that_come_at_once_do_not_exceed_the_room(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is checked against what the one before it has used, however long that took to write."""
+    monkeypatch.setattr(blobs_module, "MOST", 2)
+    puts = (blobs.put(name, 0, b"x", True) for name in "abcd")
+    refused = [one for one in await asyncio.gather(*puts, return_exceptions=True) if isinstance(one, ClientError)]
+    assert [one.code for one in refused] == ["RESOURCE_LIMIT", "RESOURCE_LIMIT"]
+
+
 async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: Server, client: WireClient) -> None:
-    server.blobs.put("half", 0, b"x", False)
+    await server.blobs.put("half", 0, b"x", False)
     for blob_id in (
         "half",
         "never",
@@ -99,111 +124,113 @@ async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: S
         assert answer["data"]["code"] == "BLOB_NOT_FOUND", blob_id
 
 
-def test_a_piece_that_does_not_go_on_is_refused_and_nothing_is_added(blobs: Blobs) -> None:
-    blobs.put("b", 0, b"one", False)
+async def test_a_piece_that_does_not_go_on_is_refused_and_nothing_is_added(blobs: Blobs) -> None:
+    await blobs.put("b", 0, b"one", False)
     for offset in (1, 2, 4, 2**40):
         with pytest.raises(ClientError) as refused:
-            blobs.put("b", offset, b"two", True)
+            await blobs.put("b", offset, b"two", True)
         assert refused.value.code == "BLOB_OFFSET"
         assert refused.value.details == {"expected": 3, "complete": False}
-    blobs.put("b", 3, b"two", True)
+    await blobs.put("b", 3, b"two", True)
     assert blobs.take("b") == b"onetwo"
-    assert code_of(blobs, "b", 6, b"more", True) == "BLOB_OFFSET"
-    assert code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
+    assert await code_of(blobs, "b", 6, b"more", True) == "BLOB_OFFSET"
+    assert await code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
     assert blobs.take("b") == b"onetwo"
 
 
-def test_an_unfinished_blob_begins_anew_at_its_beginning(blobs: Blobs) -> None:
-    blobs.put("b", 0, b"long one", False)
-    blobs.put("b", 0, b"new", True)
+async def test_an_unfinished_blob_begins_anew_at_its_beginning(blobs: Blobs) -> None:
+    await blobs.put("b", 0, b"long one", False)
+    await blobs.put("b", 0, b"new", True)
     assert blobs.take("b") == b"new"
 
 
-def test_an_empty_blob_is_one(blobs: Blobs) -> None:
-    blobs.put("b", 0, b"", True)
+async def test_an_empty_blob_is_one(blobs: Blobs) -> None:
+    await blobs.put("b", 0, b"", True)
     assert blobs.take("b") == b""
 
 
-def test_size_and_number_are_bounded_and_what_is_there_stays(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_size_and_number_are_bounded_and_what_is_there_stays(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blobs_module, "MOST", 3)
     monkeypatch.setattr(blobs_module, "ALTOGETHER", BLOB_BYTES + 10)
-    blobs.put("a", 0, bytes(BLOB_BYTES), True)
-    blobs.put("b", 0, bytes(8), False)
-    assert code_of(blobs, "b", 8, bytes(BLOB_BYTES), True) == "MESSAGE_SIZE_LIMIT"
-    assert code_of(blobs, "b", 8, bytes(3), True) == "RESOURCE_LIMIT"
-    blobs.put("b", 8, bytes(2), True)
-    blobs.put("c", 0, b"", True)
-    assert code_of(blobs, "d", 0, b"", True) == "RESOURCE_LIMIT"
+    await blobs.put("a", 0, bytes(BLOB_BYTES), True)
+    await blobs.put("b", 0, bytes(8), False)
+    assert await code_of(blobs, "b", 8, bytes(BLOB_BYTES), True) == "MESSAGE_SIZE_LIMIT"
+    assert await code_of(blobs, "b", 8, bytes(3), True) == "RESOURCE_LIMIT"
+    await blobs.put("b", 8, bytes(2), True)
+    await blobs.put("c", 0, b"", True)
+    assert await code_of(blobs, "d", 0, b"", True) == "RESOURCE_LIMIT"
     assert len(blobs.take("a")) == BLOB_BYTES
     assert len(blobs.take("b")) == 10
 
 
 @pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
-def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) -> None:
+async def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) -> None:
     """One device can't block another, and all of them together can't block the owner."""
 
-    def fill(device: str | None) -> int:
+    async def fill(device: str | None) -> int:
         for number in count():
             with contextlib.suppress(ClientError):
-                blobs.put(uuid4().hex, 0, bytes(size), True, device)
+                await blobs.put(uuid4().hex, 0, bytes(size), True, device)
                 continue
             return number
         raise AssertionError
 
     most = min(blobs_module.MOST, blobs_module.ALTOGETHER // (size or 1))
-    assert fill("one") == most // 2
-    assert fill("one") == 0
-    assert fill("two") == most * 3 // 4 - most // 2
-    assert fill("three") == 0
-    assert fill(None) == most - most * 3 // 4
+    assert await fill("one") == most // 2
+    assert await fill("one") == 0
+    assert await fill("two") == most * 3 // 4 - most // 2
+    assert await fill("three") == 0
+    assert await fill(None) == most - most * 3 // 4
 
 
-def test_a_piece_counts_for_the_device_that_sends_it(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_piece_counts_for_the_device_that_sends_it(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can make another's blob grow at the other's cost."""
     monkeypatch.setattr(blobs_module, "MOST", 4)
-    blobs.put("a", 0, b"x", False)
-    blobs.put("b", 0, b"x", False)
+    await blobs.put("a", 0, b"x", False)
+    await blobs.put("b", 0, b"x", False)
     for blob_id in ("a", "b"):
-        blobs.put(blob_id, 1, b"y", False, "one")
-    assert code_of(blobs, "c", 0, b"x", True, "one") == "RESOURCE_LIMIT"
-    blobs.put("c", 0, b"x", True)
+        await blobs.put(blob_id, 1, b"y", False, "one")
+    assert await code_of(blobs, "c", 0, b"x", True, "one") == "RESOURCE_LIMIT"
+    await blobs.put("c", 0, b"x", True)
 
 
-def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
+async def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    blobs.put("old", 0, b"x", True)
-    blobs.put("used", 0, b"y", True)
+    await blobs.put("old", 0, b"x", True)
+    await blobs.put("used", 0, b"y", True)
     now += 3_000
     blobs.take("used")
     now += 1_000
-    blobs.put("new", 0, b"z", True)
+    await blobs.put("new", 0, b"z", True)
     assert sorted(path.name for path in (tmp_path / "blobs").iterdir()) == ["new", "used"]
     with pytest.raises(ClientError):
         blobs.take("old")
     assert blobs.take("used") == b"y"
 
 
-def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_path: Path) -> None:
+async def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path / "blobs")
-    blobs.put("secret", 0, b"x", True)
+    await blobs.put("secret", 0, b"x", True)
     assert (tmp_path / "blobs").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "blobs" / "secret").stat().st_mode & 0o777 == 0o600
     Blobs(tmp_path / "blobs")
     assert list((tmp_path / "blobs").iterdir()) == []
 
 
-def test_a_disk_that_takes_nothing_is_said_and_the_blob_begins_anew(
+async def test_a_disk_that_takes_nothing_is_said_and_the_blob_begins_anew(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blobs.put("b", 0, b"one", False)
+    await blobs.put("b", 0, b"one", False)
     with monkeypatch.context() as patch:
         patch.setattr("os.write", full)
-        assert code_of(blobs, "b", 3, b"two", True) == "FILE_OPERATION"
-    assert code_of(blobs, "b", 3, b"two", True) == "BLOB_OFFSET"
-    blobs.put("b", 0, b"three", True)
+        assert await code_of(blobs, "b", 3, b"two", True) == "FILE_OPERATION"
+    assert await code_of(blobs, "b", 3, b"two", True) == "BLOB_OFFSET"
+    await blobs.put("b", 0, b"three", True)
     assert blobs.take("b") == b"three"
 
 

@@ -23,7 +23,7 @@ RENEWALS = 5
 """How often each of the crowd connects again after the server has closed its connection."""
 
 TRIES = 5
-PROMPT_SECONDS = 5.0
+PROMPT_SECONDS = 15.0
 LITTLE = 10 * 1024 * 1024
 """Bytes of resident memory."""
 
@@ -41,7 +41,11 @@ def sent(line: bytes, fields: bytes, behind: bytes = b"") -> bytes:
 
 REQUESTS = [
     pytest.param(sent(b"GET /health", b"X-Filler: " + b"x" * 12_000), id="half a head"),
-    pytest.param(sent(b"GET /health", b"Content-Length: 990000\r\n\r\n", BODY), id="half a body of GET"),
+    pytest.param(
+        sent(b"GET /health", b"Content-Length: 990000\r\n\r\n", BODY),
+        id="half a body of GET",
+        marks=pytest.mark.thorough,
+    ),
     pytest.param(sent(b"HEAD /", b"Content-Length: 10\r\n\r\n"), id="no body of HEAD", marks=pytest.mark.thorough),
     pytest.param(b"", id="nothing", marks=pytest.mark.thorough),
     pytest.param(
@@ -126,11 +130,12 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: b
 
 
 @pytest.mark.parametrize("words", REQUESTS)
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["plain", "tls"])
 async def test_half_sent_requests_block_nobody(tmp_path: Path, tls: bool, words: bytes) -> None:
     await check(tmp_path, tls, words, LITTLE)
 
 
+@pytest.mark.thorough
 async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
     """From the owner's own address, and again as soon as one is cut off."""
     await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)

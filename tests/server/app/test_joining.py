@@ -13,13 +13,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from drawbridge.agents import base
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.app import joining
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.store.log import History, Page
+from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.server.schema import check_said
-from tests.server.twin import Client, Server, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -276,11 +277,7 @@ async def test_a_history_that_fits_no_message_comes_in_pages(tmp_path: Path) -> 
 
 
 async def until_quiet(client: Client, seq: int) -> None:
-    for _ in range(500):
-        if client.seqs and client.seqs[-1] >= seq:
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError(f"the client never got to {seq}: {client.seqs[-5:]}")
+    await until(lambda: client.seqs and client.seqs[-1] >= seq, f"record {seq}")
 
 
 @pytest.mark.parametrize(
@@ -406,3 +403,29 @@ async def _comes_to_rest(server: Server, project: str) -> None:
             server.agent.latest.ends()
         await settled(turns=20)
     assert not server.core.projects.get(project).busy
+
+
+async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:
+    """Of what the history does not contain: the queue, and what the agent reports about itself."""
+    phone, late = Client(), Client("late")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        ids = [(await server.does(phone, "execute", project, prompt=prompt))["data"]["run_id"] for prompt in ("A", "B")]
+        joined = await server.does(late, "project_join", project, after_seq=0)
+        assert [one["prompt"] for one in joined["data"]["data"]["queue"]] == ["A", "B"]
+        assert late.updates("queue_changed") == []
+        await server.does(phone, "queue_move", project, run_id=ids[1], before=ids[0])
+        process.heard(base.StateReported(base.AgentState(model="opus")))
+        process.heard(base.OffersReported(base.AgentOffers(steer=True)))
+        await until(lambda: late.updates("agent_offers"), "what the agent offers")
+        assert [[one["prompt"] for one in told["queue"]] for told in late.updates("queue_changed")] == [["B", "A"]]
+        assert (late.updates("agent_state"), late.updates("agent_offers")) == ([{"model": "opus"}], [{"steer": True}])
+        again = Client("again")
+        await server.does(again, "project_join", project, after_seq=0)
+        last_seq = server.core.projects.get(project).history.last_seq
+        await until(lambda: last_seq in again.seqs, "the history")
+        await settled()
+        assert [*again.updates("queue_changed"), *again.updates("agent_state")] == [], "nothing has changed"
+        process.ends()
+        await settled()

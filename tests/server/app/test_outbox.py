@@ -28,6 +28,7 @@ class Socket:
     """Takes what it is given, in pieces that it remembers; ``congested`` when the test says so."""
 
     address = "192.0.2.1"
+    compressed = False
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -309,15 +310,15 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
     async with asyncio.timeout(PATIENCE):
         for seq in range(1, 1_000):
             server.core.say_line(line, seq)
-            await client.hear("agent_message")
+            await client.receive("agent_message")
             if len(server.clients) == 1:
                 break
     assert seq * len(line) < 2 * LIMIT + 20_000_000, "it was kept far too long"
-    assert [message["seq"] for message in client.heard] == list(range(1, seq + 1))
+    assert [message["seq"] for message in client.received] == list(range(1, seq + 1))
     stalled.read_again()
     codes: list[tuple[int, str]] = []
     while not codes:
-        frame = await stalled.client.hear()
+        frame = await stalled.client.receive()
         if frame.opcode is Opcode.CLOSE:
             codes.append((int.from_bytes(frame.data[:2], "big"), bytes(frame.data[2:]).decode()))
     assert codes == [(4408, "too slow: connect again and join with after_seq")]

@@ -14,11 +14,13 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.core.errors import HistoryNotWritten, NotPrivate
+from drawbridge.server.app import connection as connection_module
+from drawbridge.server.app.clients import Client
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.connection import ASIDE, INBOX
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
-from drawbridge.server.protocol.messages import MESSAGE_BYTES
+from drawbridge.server.protocol.messages import MESSAGE_BYTES, encode
 from tests.server.app.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import until
@@ -79,13 +81,13 @@ async def test_topics_are_followed_and_left(server: Server, client: WireClient) 
 
 async def test_every_answer_carries_the_id_of_its_request(client: WireClient) -> None:
     for type, data in [("project_list", None), ("health_check", None), ("set_mode", {"mode": "plan"})]:
-        await client.tell(type, data, "p1" if data else None, request_id=f"mine-{type}")
+        await client.send(type, data, "p1" if data else None, request_id=f"mine-{type}")
         assert (await client.next())["request_id"] == f"mine-{type}"
 
 
 async def test_who_gives_no_id_gets_answers_without_one_and_no_empty_ones(client: WireClient) -> None:
-    await client.tell("set_mode", {"mode": "plan"}, "p1")
-    await client.tell("project_list")
+    await client.send("set_mode", {"mode": "plan"}, "p1")
+    await client.send("project_list")
     answer = await client.next()
     assert answer["type"] == "project_list"
     assert "request_id" not in answer
@@ -93,43 +95,43 @@ async def test_who_gives_no_id_gets_answers_without_one_and_no_empty_ones(client
 
 async def test_requests_are_worked_on_in_their_order(server: Server, client: WireClient) -> None:
     for number in range(300):
-        await client.tell("project_create", {"path": f"/{number}"}, request_id=str(number))
-    await until(lambda: len(client.heard) == 300)
-    assert [message["request_id"] for message in client.heard] == [str(number) for number in range(300)]
+        await client.send("project_create", {"path": f"/{number}"}, request_id=str(number))
+    await until(lambda: len(client.received) == 300)
+    assert [message["request_id"] for message in client.received] == [str(number) for number in range(300)]
     assert [command.path for command in server.core.asked] == [f"/{number}" for number in range(300)]  # type: ignore[attr-defined]
 
 
 async def test_what_takes_long_keeps_nothing_else_waiting(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
-    await client.tell("agent_kill", project_id="p1", request_id="slow")
+    await client.send("agent_kill", project_id="p1", request_id="slow")
     assert (await client.ask("project_list"))["type"] == "project_list"
-    assert [message["request_id"] for message in client.heard] == ["request-1"]
+    assert [message["request_id"] for message in client.received] == ["request-1"]
     server.core.go_on.set()
-    await client.hear("ok")
+    await client.receive("ok")
 
 
 async def test_so_many_may_take_long_at_once_and_no_more(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     for number in range(100):
-        await client.tell("agent_kill", project_id="p1", request_id=str(number))
-    await client.tell("project_list", request_id="behind")
+        await client.send("agent_kill", project_id="p1", request_id=str(number))
+    await client.send("project_list", request_id="behind")
     await until(lambda: len(server.core.asked) >= 16)
     async with connected(server.url, TOKEN) as other:
         assert (await other.ask("project_list"))["type"] == "project_list"
     assert len(server.core.asked) == 16 + 1
     server.core.go_on.set()
-    await until(lambda: len(client.heard) == 101)
+    await until(lambda: len(client.received) == 101)
 
 
 async def test_who_asks_faster_than_it_is_answered_is_not_read_from(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     for number in range(2_000):
-        await client.tell("agent_kill", project_id="p1", request_id=str(number))
+        await client.send("agent_kill", project_id="p1", request_id=str(number))
     [there] = server.site.connections
     await until(lambda: there._held)
     assert len(there._inbox) < 2_000 - INBOX
     server.core.go_on.set()
-    await until(lambda: len(client.heard) == 2_000)
+    await until(lambda: len(client.received) == 2_000)
     assert not there._held
 
 
@@ -424,17 +426,68 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
         say.request_id_of(text)
 
 
+async def test_an_unexpected_error_costs_one_request(
+    server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error outside of the handler: the reply can't be encoded. The requests that were sent after it are executed."""
+
+    def failing(answer: Any, request_id: str | None) -> bytes:
+        if answer.type == "project_list":
+            raise RuntimeError("a defect of the encoder")
+        return encode(answer, request_id)
+
+    monkeypatch.setattr(connection_module, "encode", failing)
+    for type, request_id in (("project_list", "one"), ("blob_get", "two"), ("health_check", "three")):
+        await client.send(type, {"blob_id": "b"} if type == "blob_get" else None, request_id=request_id)
+    answers = [await client.next() for _ in range(3)]
+    found = {one["request_id"]: one["data"].get("code", one["type"]) for one in answers}
+    assert found == {"one": "INTERNAL_ERROR", "two": "BLOB_NOT_FOUND", "three": "health"}
+    correlation_id = next(one["data"]["correlation_id"] for one in answers if one["request_id"] == "one")
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert correlation_id in record.getMessage()
+
+
+async def test_an_unexpected_error_beside_others_costs_one_request(
+    server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(answer: Any, request_id: str | None) -> bytes:
+        raise RuntimeError("a defect of the encoder")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection_module, "encode", failing)
+        await client.send("agent_kill", {}, "p1", request_id="one")
+        failed = await client.next()
+    assert (failed["request_id"], failed["data"]["code"]) == ("one", "INTERNAL_ERROR")
+    await client.send("agent_kill", {}, "p1", request_id="two")
+    assert await client.next() == {"type": "ok", "data": {}, "request_id": "two"}
+
+
+async def test_an_unexpected_error_after_the_reply_names_no_request(server: Server, client: WireClient) -> None:
+    """The request has had its answer; the client is told nevertheless, and its next request is executed."""
+
+    def fails() -> None:
+        raise RuntimeError("a defect of the run")
+
+    server.core.then = fails
+    assert (await client.ask("execute", {"prompt": "x"}, "p1"))["type"] == "accepted"
+    failed = await client.receive("error", code="INTERNAL_ERROR")
+    assert "request_id" not in failed
+    assert (await client.ask("project_list"))["type"] == "project_list"
+
+
 async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(*_: object) -> None:
+    def fails(*_: object) -> None:
         raise RuntimeError("a fault")
 
     disconnected: list[str] = []
     monkeypatch.setattr(server.site._entrance, "disconnected", disconnected.append)
-    monkeypatch.setattr(server.dispatch, "answer", fails)
     async with connected(server.url, TOKEN) as client:
-        await client.tell("hello")
+        await until(lambda: list(server.clients))
+        monkeypatch.setattr(server.dispatch, "parse", fails)
+        monkeypatch.setattr(Client, "fail", fails)
+        await client.send("hello")
         assert await client.close_code() == 1011
     await until(lambda: not list(server.clients))
     assert disconnected == ["127.0.0.1"]
@@ -445,8 +498,8 @@ async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:
     server.core.go_on.clear()
     async with connected(server.url, TOKEN) as client:
         for _ in range(ASIDE + 1):
-            await client.tell("agent_kill", {}, "p1")
-        await client.tell("execute", {"prompt": "x"}, "p1")
+            await client.send("agent_kill", {}, "p1")
+        await client.send("execute", {"prompt": "x"}, "p1")
         await until(lambda: len(server.core.asked) == ASIDE)
         (inside,) = server.site.connections
         inside.client.dismiss(ClientError("TOKEN_REVOKED", "This device's token was revoked."))

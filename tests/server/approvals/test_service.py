@@ -41,7 +41,7 @@ class Service:
         self.recorded: list[Recorded] = []
         self.full = False
         self.approvals = Approvals(
-            "p1", lambda event, by: self.record(event), self.record, {}, Editors(), self.decided_in_an_editor
+            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(), self.decided_in_an_editor
         )
         self.asking, self.other = Surface(), Surface()
 

@@ -42,6 +42,7 @@ class Server:
     def __init__(
         self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any
     ) -> None:
+        addresses = access.pop("addresses", tuple)
         self.data, self.roots = directory / "data", directory / "roots"
         self.data.mkdir(mode=0o700)
         self.roots.mkdir()
@@ -79,6 +80,8 @@ class Server:
             agents=["demo"],
             scopes=scopes_of(rows),
             health=self.monitor.health,
+            devices=Devices(self.data),
+            addresses=addresses,
         )
         site = ServerSite(entrance, self.clients, Dispatch(rows, self.core, own, entrance, blobs))
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"

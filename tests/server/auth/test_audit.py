@@ -41,7 +41,7 @@ async def test_who_ran_and_who_approved_what_is_written_down(server: Server, own
     async with asking(server, owner, "please change") as question, server.client(server.token("phone")) as phone:
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow", "message": "a private word"}
         await phone.ask("permission_response", given, question["project_id"])
-        await owner.hear("update", "run_finished")
+        await owner.receive("update", "run_finished")
     [ran] = events(server.data, "ran")
     assert ran["project_id"] == question["project_id"]
     assert ran["run_id"] == question["data"]["run_id"]
@@ -54,6 +54,22 @@ async def test_who_ran_and_who_approved_what_is_written_down(server: Server, own
     text = (server.data / FILE).read_text()
     for content in ("please change", "a private word", question["data"]["proposal"]["new_text"].strip()[-20:]):
         assert content not in text
+
+
+async def test_what_is_done_to_a_session_names_it(server: Server, owner: WireClient) -> None:
+    project = await server.project(owner)
+    await owner.ask("project_join", project_id=project)
+    await owner.ask("execute", {"prompt": "/quick"}, project)
+    await owner.receive("update", "run_finished")
+    [entry] = (await owner.ask("sessions", project_id=project))["data"]["sessions"]
+    id = {"session_id": entry["session_id"]}
+    for command in ("session_fork", "session_resume"):
+        assert (await owner.ask(command, id, project))["type"] == "ok"
+    for command, more in (("session_rename", {"name": "a private name"}), ("session_delete", {})):
+        assert (await owner.ask(command, id | more, project))["type"] == "update"
+    kinds = ("session_forked", "session_resumed", "session_renamed", "session_deleted")
+    assert [[line["session_id"] for line in events(server.data, kind)] for kind in kinds] == [[entry["session_id"]]] * 4
+    assert "a private name" not in (server.data / FILE).read_text()
 
 
 def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
@@ -109,7 +125,7 @@ def test_the_owners_commands_are_written_down(tmp_path: Path) -> None:
 
 def test_whatever_changes_something_is_in_the_table() -> None:
     only_read = {row.name for row in COMMANDS if row.scope == "view"}
-    of_others = {"blob_put", "session_list", "dir_list"}
+    of_others = {"blob_put", "session_list", "dir_list", "place_list", "device_list"}
     audited = {row.name for row in COMMANDS if row.audit is not None}
     assert audited == {row.name for row in COMMANDS} - only_read - of_others
 
@@ -204,7 +220,7 @@ async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
             project = (await phone.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
             await phone.ask("project_join", project_id=project)
             await phone.ask("execute", {"prompt": "/quick the-prompt-is-mine"}, project)
-            await phone.hear("update", "run_finished")
+            await phone.receive("update", "run_finished")
             await asyncio.to_thread(drawbridge, "token", "revoke", "phone", "--data-dir", data)
             await phone.close_code()
         await server.end()

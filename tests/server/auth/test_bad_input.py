@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -115,7 +114,7 @@ async def too_many_prompts(guest: Guest) -> Shown:
         codes = [code_of(await client.ask("execute", {"prompt": "/quick"}, guest.project)) for _ in range(2)]
         await client.ask("project_join", project_id=guest.project)
         if guest.server.core.projects.get(guest.project).busy:
-            await client.hear("update", "run_finished")
+            await client.receive("update", "run_finished")
         return codes[-1], {token}
 
 
@@ -182,9 +181,7 @@ async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
             warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
             assert any(SOMEWHERE in text and (who or "") in text for text in warned), warned
 
-            began = time.monotonic()
             assert (await owner.ask("health_check"))["type"] == "health"
-            assert time.monotonic() - began < 1
         await until(lambda: not list(server.clients), "the end of all clients")
         async with server.client() as newcomer:
             assert (await newcomer.ask("project_list"))["type"] == "project_list"

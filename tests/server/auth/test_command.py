@@ -84,7 +84,7 @@ async def test_a_server_that_runs_lets_a_new_device_in_and_cuts_a_revoked_one_of
             done = await asyncio.to_thread(drawbridge, "token", "revoke", "phone", "--data-dir", data)
             assert done.returncode == 0, done.stderr
             began = time.monotonic()
-            assert (await phone.hear("error"))["data"]["code"] == "TOKEN_REVOKED"
+            assert (await phone.receive("error"))["data"]["code"] == "TOKEN_REVOKED"
             assert await phone.close_code() == 4403
             assert time.monotonic() - began < 5
         await server.end()

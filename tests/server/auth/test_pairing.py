@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import fcntl
 import json
 import re
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from drawbridge.core.errors import BadArgument
+from drawbridge.server.app.clients import UNFINISHED_BYTES
 from drawbridge.server.auth import devices as devices_module
 from drawbridge.server.auth.access import of_this_machine, served
-from drawbridge.server.auth.devices import new_code
+from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.device_commands import link
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
@@ -25,6 +33,7 @@ from tests.server.auth.test_command import drawbridge
 from tests.server.processes import serving
 from tests.server.schema import check_asked, check_said
 from tests.server.wire_client import WireClient, connected
+from tests.waiting import PATIENCE
 
 
 async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], int | None]:
@@ -96,10 +105,74 @@ async def test_two_at_once_are_one_device(server: Server) -> None:
     code = new_code(server.devices, "view")
     async with connected(server.url) as one, connected(server.url) as two:
         for client in (one, two):
-            await client.tell("pair", {"code": code}, request_id="r")
+            await client.send("pair", {"code": code}, request_id="r")
         types = sorted([(await client.next())["type"] for client in (one, two)])
     assert types == ["error", "paired"]
     assert len(list(server.devices)) == 1
+
+
+@contextlib.contextmanager
+def devices_locked(server: Server) -> Iterator[None]:
+    """Another process is changing the devices."""
+    with (server.data / "devices.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+async def test_a_pairing_that_waits_for_another_process_keeps_nobody_else_waiting(
+    server: Server, owner: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = new_code(server.devices, "view")
+    waits = threading.Event()
+    sleep = time.sleep
+
+    def waiting(seconds: float) -> None:
+        waits.set()
+        sleep(seconds)
+
+    monkeypatch.setattr("time.sleep", waiting)
+    lock = Devices._lock
+    monkeypatch.setattr(Devices, "_lock", lambda devices, file, patience: lock(devices, file, PATIENCE))
+    with devices_locked(server):
+        pairing = asyncio.create_task(pair(server, code))
+        await asyncio.to_thread(waits.wait, PATIENCE)
+        assert (await owner.ask("hello"))["type"] == "hello"
+        assert not pairing.done()
+    assert (await pairing)[0]["type"] == "paired"
+
+
+async def test_a_pairing_waits_for_another_process_but_not_for_long(server: Server) -> None:
+    code = new_code(server.devices, "view")
+    with devices_locked(server):
+        assert code_of((await pair(server, code))[0]) == "FILE_OPERATION"
+    assert (await pair(server, code))[0]["type"] == "paired", "the code was not used up"
+
+
+async def test_requests_sent_right_after_a_code_wait_for_the_pairing(server: Server) -> None:
+    """A long one, too, of which a stranger's connection would keep nothing."""
+    code = new_code(server.devices, "approve")
+    piece = base64.b64encode(bytes(4 * UNFINISHED_BYTES)).decode()
+    blob = {"blob_id": "b", "offset": 0, "data": piece, "last": True}
+    async with connected(server.url) as phone:
+        await phone.send("pair", {"code": code})
+        await phone.send("blob_put", blob, request_id="blob")
+        await phone.send("hello", request_id="hello")
+        assert [(await phone.next())["type"] for _ in range(3)] == ["paired", "blob_stored", "hello"]
+
+
+async def test_requests_sent_right_after_a_wrong_code_are_not_executed(server: Server) -> None:
+    async with connect(server.url, proxy=None) as stranger:
+        for message in (
+            {"type": "pair", "data": {"code": "AAAA-AAAA"}},
+            {"type": "hello"},
+            {"type": "auth", "data": {}},
+        ):
+            await stranger.send(json.dumps(message))
+        answers = [json.loads(await stranger.recv())]
+        with pytest.raises(ConnectionClosed):
+            await stranger.recv()
+    assert [code_of(answer) for answer in answers] == ["PAIRING_WRONG"]
+    assert stranger.close_code == 4401
 
 
 async def test_who_is_connected_already_stays_who_it_is(server: Server, owner: WireClient) -> None:

@@ -17,7 +17,7 @@ from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
-from tests.server.auth.rig import Server, code_of
+from tests.server.auth.rig import Server, code_of, serving
 from tests.server.wire_client import WireClient
 
 PAGE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "protocols" / "client.md"
@@ -26,9 +26,22 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "execute": {"prompt": "/quick"},
     "set_mode": {"mode": "plan"},
     "set_model": {"model": "m"},
+    "set_effort": {"effort": "low"},
+    "queue_remove": {"run_id": "run_1"},
+    "queue_edit": {"run_id": "run_1", "prompt": "go"},
+    "queue_move": {"run_id": "run_1"},
+    "queue_send_now": {"run_id": "run_1"},
     "run_changes": {"run_id": "r"},
     "run_revert": {"run_id": "r"},
+    "review_decide": {"hunks": ["h"], "decision": "keep"},
+    "review_comment": {"path": "a", "line": 1, "quote": "a", "text": "Why?"},
+    "review_submit": {"drafts": "none"},
+    "review_commit": {"message": "m"},
+    "review_push": {"version": "v"},
     "session_resume": {"session_id": "s"},
+    "session_messages": {"session_id": "s"},
+    "session_rename": {"session_id": "s", "name": "n"},
+    "session_delete": {"session_id": "s"},
     "permission_response": {"approval_id": "a", "decision": "deny"},
     "project_create": {"path": "/nowhere"},
     "subscribe": {"topics": ["stats"]},
@@ -36,6 +49,12 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "blob_put": {"blob_id": "b", "offset": 0, "data": "", "last": True},
     "blob_get": {"blob_id": "none"},
     "dir_list": {"path": ""},
+    "dir_create": {"path": "/nowhere", "name": "n"},
+    "file_read": {"path": "none"},
+    "file_changes": {"path": "none"},
+    "device_revoke": {"device_id": "none"},
+    "pair_create": {"scope": "view"},
+    "push_test": {"endpoint": "e"},
     "push_subscribe": {"endpoint": "e", "p256dh": "p", "auth": "a"},
     "push_unsubscribe": {"endpoint": "e"},
     "auth": {"token": "none"},
@@ -63,7 +82,8 @@ async def test_each_command_is_refused_below_its_scope_and_only_there(
         features = set((await client.ask("hello"))["data"]["features"])
         for row in COMMANDS:
             name, within = row.name, SCOPES.index(row.scope) <= SCOPES.index(scope)
-            assert (name in features) is within, name
+            # Nobody is offered a commit or a push unless the owner of the server allows them.
+            assert (name in features) is (within and name not in ("review_commit", "review_push")), name
             if name != "project_delete" or not within:
                 about = project if issubclass(row.request, say.ProjectCommand) else None
                 answer = await client.ask(name, AN_EXAMPLE.get(name), about)
@@ -72,6 +92,21 @@ async def test_each_command_is_refused_below_its_scope_and_only_there(
                     assert answer["data"]["details"] == {"scope": scope, "needed": row.scope}
     [shown] = (await owner.ask("project_list"))["data"]["projects"]
     assert bool(shown["last_seq"]) is (scope in ("run", "admin")), "what was refused has left no trace"
+
+
+async def test_who_may_only_approve_removes_no_prompt_of_others(server: Server, owner: WireClient) -> None:
+    project = await server.project(owner)
+    async with server.client(server.token("pad", "approve")) as pad, server.client(server.token("pc", "run")) as pc:
+        await owner.ask("execute", {"prompt": "/slow 600"}, project)
+        await owner.ask("execute", {"prompt": "/quick"}, project)
+        answer = await pad.ask("agent_interrupt", {"all": True}, project)
+        assert (code_of(answer), answer["data"]["field"]) == ("OUT_OF_SCOPE", "data.all")
+        assert answer["data"]["details"] == {"scope": "approve", "needed": "run"}
+        joined = await owner.ask("project_join", project_id=project)
+        assert [run["prompt"] for run in joined["data"]["data"]["queue"]] == ["/quick"]
+        assert code_of(await pc.ask("agent_interrupt", {"all": True}, project)) == "ok"
+        joined = await owner.ask("project_join", project_id=project)
+        assert joined["data"]["data"]["queue"] == []
 
 
 # answers
@@ -83,8 +118,44 @@ async def asking(server: Server, owner: WireClient, prompt: str = "please change
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": prompt}, project)
-    yield await owner.hear("permission_request")
+    yield await owner.receive("permission_request")
     await owner.ask("agent_kill", project_id=project)
+
+
+IN_NOTIFICATION = "drawbridge_answer_for-one-question"
+
+
+async def test_a_notifications_token_decides_about_one_approval_alone(tmp_path: Path) -> None:
+    (tmp_path / "notified").mkdir()
+    only: list[Identity] = []
+
+    def notified(token: str) -> Identity | None:
+        return only[0] if only and token == IN_NOTIFICATION else None
+
+    async with (
+        serving(tmp_path / "notified", notified=notified) as server,
+        server.client() as owner,
+        asking(server, owner) as question,
+    ):
+        project, approval = question["project_id"], question["data"]["approval_id"]
+        only.append(Identity(name="phone", scope="approve", only=(project, approval)))
+        answer = {"approval_id": approval, "decision": "allow"}
+        async with server.client(IN_NOTIFICATION) as worker:
+            for row in COMMANDS:
+                about = project if issubclass(row.request, say.InProjects) else None
+                refused = await worker.ask(row.name, AN_EXAMPLE.get(row.name), about)
+                assert code_of(refused) == "OUT_OF_SCOPE", row.name
+            for name, value in (("remember", True), ("updated_input", {}), ("updated_input_blob", "b")):
+                refused = await worker.ask("permission_response", {**answer, name: value}, project)
+                assert code_of(refused) == "OUT_OF_SCOPE", name
+            refused = await worker.ask("permission_response", answer, "another")
+            assert code_of(refused) == "OUT_OF_SCOPE"
+            decided = await worker.ask("permission_response", answer, project)
+            assert decided["data"]["update_type"] == "permission_resolved"
+            again = await worker.ask("permission_response", answer, project)
+            assert code_of(again) == "APPROVAL_RESOLVED"
+        resolved = await owner.receive("update", "permission_resolved")
+        assert resolved["data"]["data"]["decision"] == "allow"
 
 
 async def test_who_may_approve_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
@@ -93,7 +164,7 @@ async def test_who_may_approve_decides_under_the_devices_name(server: Server, ow
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
         answer = await phone.ask("permission_response", given, question["project_id"])
         assert answer["data"]["data"]["by"] == "Ada's phone"
-        assert (await owner.hear("update", "permission_resolved"))["data"]["data"]["by"] == "Ada's phone"
+        assert (await owner.receive("update", "permission_resolved"))["data"]["data"]["by"] == "Ada's phone"
         page = await owner.ask("get_messages", {"limit": 100}, question["project_id"])
         [kept] = [one for one in page["data"]["messages"] if one["message"].get("subtype") == "permission_resolved"]
         assert kept["message"]["message"]["by"] == "Ada's phone"
@@ -197,18 +268,22 @@ async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
     mine, secret = two
     await owner.ask("project_join", project_id=secret)
     await owner.ask("execute", {"prompt": "/quick"}, secret)
-    await owner.hear("update", "run_finished")
+    await owner.receive("update", "run_finished")
     assert (await confined.ask("hello"))["data"]["device"]["projects"] == [str(server.roots / "mine")]
     assert [one["id"] for one in (await confined.ask("project_list"))["data"]["projects"]] == [mine]
     assert (await confined.ask("health_check"))["data"]["projects"] == 1
     for row in COMMANDS:
         name = row.name
-        if issubclass(row.request, say.ProjectCommand):
+        if issubclass(row.request, say.InProjects):
             unknown = await confined.ask(name, AN_EXAMPLE.get(name), "nobody")
             answer = await confined.ask(name, AN_EXAMPLE.get(name), secret)
             assert code_of(answer) == "PROJECT_NOT_FOUND", name
             assert answer["data"]["message"] == unknown["data"]["message"], "no sign that there is one"
     assert code_of(await confined.ask("blob_get", {"blob_id": f"{secret}:1"})) == "PROJECT_NOT_FOUND"
+    assert (await owner.ask("search", {"query": "quick"}))["data"]["results"]
+    assert (await confined.ask("search", {"query": "quick"}))["data"]["results"] == []
+    assert (await owner.ask("sessions"))["data"]["sessions"]
+    assert (await confined.ask("sessions"))["data"]["sessions"] == []
     assert code_of(await confined.ask("project_join", project_id=mine)) == "update"
     assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
 
@@ -234,7 +309,7 @@ async def test_a_confined_device_sees_its_own_projects_health(
         await owner.ask("project_join", project_id=project)
         for _ in range(times):
             await owner.ask("execute", {"prompt": "/quick"}, project)
-            await owner.hear("update", "run_finished")
+            await owner.receive("update", "run_finished")
     health = (await confined.ask("health_check"))["data"]
     assert health["runs"]["ended"] == {"completed": 1}
     assert (health["projects"], health["running"], health["subscriptions"]) == (1, 0, 1)
@@ -261,19 +336,19 @@ async def test_a_confined_device_hears_nothing_of_others(
     for project in (secret, mine):
         await owner.ask("project_join", project_id=project)
         await owner.ask("execute", {"prompt": "please change"}, project)
-        question = await owner.hear("permission_request")
+        question = await owner.receive("permission_request")
         given = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
         await owner.ask("permission_response", given, project)
-        await owner.hear("update", "run_finished")
+        await owner.receive("update", "run_finished")
     await server.monitor.report(server.clients)
-    stats = (await confined.hear("update", "stats"))["data"]["data"]
+    stats = (await confined.receive("update", "stats"))["data"]["data"]
     await owner.ask("project_delete", project_id=secret)
     assert (await confined.ask("project_list"))["type"] == "project_list", "all that was told before has come"
     assert stats["project_states"] == {mine: "IDLE"}
     assert stats["projects"] == 1
-    assert any(message["type"] == "permission_request" for message in confined.heard)
-    assert [message for message in confined.heard if secret in str(message)] == []
-    assert [message for message in confined.heard if str(server.roots / "secret") in str(message)] == []
+    assert any(message["type"] == "permission_request" for message in confined.received)
+    assert [message for message in confined.received if secret in str(message)] == []
+    assert [message for message in confined.received if str(server.roots / "secret") in str(message)] == []
 
 
 async def test_a_confined_device_makes_projects_in_its_own_directories_only(
@@ -286,6 +361,9 @@ async def test_a_confined_device_makes_projects_in_its_own_directories_only(
         assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
     assert (await confined.ask("dir_list", {"path": ""}))["data"]["directories"] == [str(server.roots / "mine")]
     assert code_of(await confined.ask("dir_list", {"path": str(server.roots)})) == "INVALID_PATH"
+    for path in (server.roots, server.roots / "secret", server.roots / "mine" / "link"):
+        assert code_of(await confined.ask("dir_create", {"path": str(path), "name": "new"})) == "INVALID_PATH", path
+    assert sorted(one.name for one in (server.roots / "secret").iterdir()) == ["inner"]
     assert (await confined.ask("dir_list", {"path": str(server.roots / "mine")}))["data"]["directories"] == ["inner"]
     assert code_of(await confined.ask("project_create", {"path": str(server.roots / "mine" / "inner")})) == "update"
     assert [one["path"] for one in (await owner.ask("project_list"))["data"]["projects"]] == [

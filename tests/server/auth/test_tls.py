@@ -60,7 +60,7 @@ async def test_large_messages_and_slow_readers_are_no_different_behind_tls(tmp_p
         for seq in range(1, 31):
             server.core.say_line(b'{"type":"assistant","text":"' + b"x" * 200_000 + b'"}', seq)
         for seq in range(1, 31):
-            assert (await client.hear("agent_message"))["seq"] == seq
+            assert (await client.receive("agent_message"))["seq"] == seq
 
 
 def test_it_is_for_these_names_and_lasts_as_long_as_browsers_allow(made: Certificate) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -16,20 +17,23 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Raw
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from drawbridge.agents.base import AgentLine, Proposal
 from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.scopes import Identity, owner
 from drawbridge.server.events import (
     Announced,
     ApprovalRequested,
     ApprovalResolved,
     Event,
     PermissionWithdrawn,
+    ReviewChanged,
     RunFinished,
     StateChanged,
 )
-from drawbridge.server.notifications import web_push
+from drawbridge.server.notifications import answer_tokens, send, web_push
+from drawbridge.server.notifications.answer_tokens import Answerable, AnswerTokens
 from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
 from drawbridge.server.notifications.send import Notifier, Sender
 from drawbridge.server.notifications.web_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
@@ -38,11 +42,11 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import IN_TERMINAL, Outcome
 from tests.server.app.rig import info
 from tests.server.notifications.service import Service
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 BLOG = Path("/home/ada/blog")
 SECRET = "sk-ant-a-secret"
-URGENT = Notice("proj_1", "blog waits for you", "A question about Edit", "appr_1")
+URGENT = Notice("proj_1", "blog needs your approval", "Use Edit", "appr_1")
 
 
 def at_blog(event: Event, *, quiet: bool = False) -> Announced:
@@ -59,8 +63,14 @@ def run_finished(outcome: Outcome) -> Announced:
     return at_blog(RunFinished(run_id="r", outcome=outcome, duration_ms=1, error=SECRET))
 
 
-def notice_of(announced: Announced) -> Notice | None:
-    return notice(announced.event, announced.project_id or "", announced.path)
+def review(files: int, by: str | None = None, *, added: int = 120, removed: int = 34) -> ReviewChanged:
+    return ReviewChanged(
+        state="open" if files else "decided", files=files, hunks=files, added=added, removed=removed, by=by
+    )
+
+
+def notice_of(announced: Announced, to_review: ReviewChanged | None = None) -> Notice | None:
+    return notice(announced.event, announced.project_id or "", announced.path, to_review)
 
 
 # the words
@@ -71,11 +81,32 @@ def test_a_question_is_told_by_its_project_and_its_tool_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"), [("completed", "The run finished"), ("failed", "The run failed"), ("interrupted", None)]
+    ("outcome", "told"), [("completed", "Run finished"), ("failed", "Run failed"), ("interrupted", None)]
 )
 def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: Outcome, told: str | None) -> None:
     said = notice_of(run_finished(outcome))
     assert (said.body if said else None) == told
+
+
+@pytest.mark.parametrize(
+    ("outcome", "changed", "expected"),
+    [
+        ("completed", review(7), ("blog: 7 files to review", "Run finished · +120 −34")),
+        ("completed", review(1, added=0, removed=0), ("blog: 1 file to review", "Run finished")),
+        ("completed", review(2000), ("blog: 2,000 files to review", "Run finished · +120 −34")),
+        ("failed", review(7), ("blog", "Run failed · 7 files to review · +120 −34")),
+        ("timeout", review(1), ("blog", "Run timed out · 1 file to review · +120 −34")),
+        ("interrupted", review(7), None),
+    ],
+)
+def test_a_run_that_leaves_something_to_review_says_how_much(
+    outcome: Outcome, changed: ReviewChanged, expected: tuple[str, str] | None
+) -> None:
+    told = notice_of(run_finished(outcome), changed)
+    assert ((told.title, told.body) if told else None) == expected
+    if told:
+        assert json.loads(push_payload(told))["review"] is True
+        assert SECRET not in push_payload(told).decode()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +126,7 @@ def test_nothing_else_is_worth_a_notice(event: Event) -> None:
 def test_a_question_in_the_terminal_causes_a_notice() -> None:
     said = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
     assert said is not None
-    assert (said.title, said.body, said.urgent) == ("blog waits for you", "A question in its terminal", False)
+    assert (said.title, said.body, said.urgent) == ("blog needs your approval", "Answer in its terminal", False)
 
 
 async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: Sender) -> None:
@@ -104,7 +135,7 @@ async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: S
         told.published(at_blog(run_finished("completed").event, quiet=True))
         told.published(run_finished("failed"))
         await until(lambda: bool(ntfy.posted))
-    assert [body for _, body in ntfy.posted] == [b"The run failed"]
+    assert [body for _, body in ntfy.posted] == [b"Run failed"]
 
 
 def test_names_that_others_choose_stay_harmless_and_short() -> None:
@@ -126,13 +157,18 @@ def sender() -> Iterator[Sender]:
     sender = Sender(pauses=(0.01, 0.01))
     yield sender
     sender.end()
-    sender.join(5)
+    sender.join(PATIENCE)
 
 
 def notifier(
-    data: Path, sender: Sender, webhook: str | None = None, patience: float = 0.0, host: str = "me.example"
+    data: Path,
+    sender: Sender,
+    webhook: str | None = None,
+    patience: float = 0.0,
+    host: str = "me.example",
+    review_seconds: float = 0.0,
 ) -> Notifier:
-    return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience)
+    return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience, review_seconds)
 
 
 async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
@@ -143,7 +179,7 @@ async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Send
         told.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
     (first, words), (second, _) = ntfy.posted
-    assert (first["title"], first["priority"], words) == ("blog waits for you", "high", b"A question about Edit")
+    assert (first["title"], first["priority"], words) == ("blog needs your approval", "high", b"Use Edit")
     assert (second["title"], second["priority"]) == ("blog", "default")
     assert SECRET not in str(ntfy.posted)
 
@@ -164,7 +200,7 @@ async def test_what_is_answered_before_anybody_is_called_calls_nobody(
         await until(lambda: bool(ntfy.posted))
         told.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
-    assert [body for _, body in ntfy.posted] == [b"A question about Bash", b"The run finished"]
+    assert [body for _, body in ntfy.posted] == [b"Use Bash", b"Run finished"]
 
 
 async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_once(
@@ -186,18 +222,117 @@ async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_on
 async def test_a_service_that_hangs_is_in_nobodys_way(
     tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
-    going = threading.Event()
+    hangs, going = threading.Event(), threading.Event()
 
     def hang() -> None:
-        going.wait(5)
+        hangs.set()
+        going.wait(PATIENCE)
 
     sender.do("one that hangs", hang)
+    assert hangs.wait(PATIENCE)
     began = time.monotonic()
     for number in range(150):
         sender.do(f"number {number}", lambda: None)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < PATIENCE / 2
     assert "number 149 was not notified: too many notifications are waiting" in caplog.text
     going.set()
+
+
+# the review after a run
+
+LONG = 600.0
+"""Seconds for which no test waits."""
+
+
+def titles(service: Service) -> list[str]:
+    return [headers["title"] for headers, _ in service.posted]
+
+
+async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sender) -> None:
+    """One notification for both. The other project's review is not this one's."""
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
+        told.published(run_finished("completed"))
+        told.published(Announced("proj_2", BLOG, review(3)))
+        told.published(at_blog(review(7)))
+        told.published(at_blog(review(8)))  # a look at the files, later
+        told.published(question())
+        await until(lambda: len(ntfy.posted) == 2)
+    assert titles(ntfy) == ["blog: 7 files to review", "blog needs your approval"]
+    assert ntfy.posted[0][1].decode() == "Run finished · +120 −34"
+
+
+async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path, sender: Sender) -> None:
+    """As without git, or if the checkpoint takes too long."""
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
+        told.published(run_finished("completed"))
+        await until(lambda: bool(ntfy.posted))
+        told.published(at_blog(review(7)))
+        told.published(question())
+        await until(lambda: len(ntfy.posted) == 2)
+    assert titles(ntfy) == ["blog", "blog needs your approval"]
+    assert ntfy.posted[0][1] == b"Run finished"
+
+
+async def test_a_review_that_the_run_has_not_changed_is_notified(tmp_path: Path, sender: Sender) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
+        told.published(at_blog(review(7)))
+        told.published(at_blog(review(2, by="Ada")))
+        told.published(run_finished("completed"))
+        await until(lambda: bool(ntfy.posted))
+    assert titles(ntfy) == ["blog: 2 files to review"]
+
+
+async def test_a_review_that_is_decided_meanwhile_is_not_notified(tmp_path: Path, sender: Sender) -> None:
+    """A decision does not end the wait: the run may have left more."""
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
+        told.published(at_blog(review(7)))
+        told.published(run_finished("completed"))
+        told.published(at_blog(review(0, by="Ada")))
+        await until(lambda: bool(ntfy.posted))
+        told.published(run_finished("failed"))
+        told.published(at_blog(review(0, by="Ada")))
+        told.published(at_blog(review(1)))
+        await until(lambda: len(ntfy.posted) == 2)
+    assert [(headers["title"], body.decode()) for headers, body in ntfy.posted] == [
+        ("blog", "Run finished"),
+        ("blog", "Run failed · 1 file to review · +120 −34"),
+    ]
+
+
+async def test_a_run_that_ends_before_the_review_of_another_loses_neither(tmp_path: Path, sender: Sender) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
+        told.published(run_finished("failed"))
+        told.published(run_finished("completed"))
+        told.published(at_blog(review(7)))
+        await until(lambda: len(ntfy.posted) == 2)
+    assert titles(ntfy) == ["blog", "blog: 7 files to review"]
+
+
+async def test_only_devices_that_see_the_project_get_its_review(tmp_path: Path, sender: Sender) -> None:
+    devices, told = Devices(tmp_path), notifier(tmp_path, sender, review_seconds=LONG)
+    for name, project in (("confined", "/home/ada/blog"), ("elsewhere", "/srv")):
+        devices.add(name, "view", [project])
+    ids = {device.name: device.id for device in devices}
+    seeing, other = Browser(), Browser()
+    with Service(201).up() as service:
+        subscribed(told, other, f"{service.url}/elsewhere", ids["elsewhere"])
+        subscribed(told, seeing, f"{service.url}/confined", ids["confined"])
+        told.published(run_finished("completed"))
+        told.published(at_blog(review(7)))
+        told.published(question())
+        await until(lambda: len(service.posted) == 2)
+    assert seeing.reads(service.posted[0][1]) == {
+        "title": "blog: 7 files to review",
+        "body": "Run finished · +120 −34",
+        "project": "proj_1",
+        "review": True,
+    }
+    assert seeing.reads(service.posted[1][1])["title"] == URGENT.title
 
 
 # Web Push
@@ -218,11 +353,13 @@ class Browser:
         return json.loads(http_ece.decrypt(body, private_key=self.key, auth_secret=self.auth))
 
 
-def subscribed(told: Notifier, browser: Browser, url: str, device_id: str | None = None) -> None:
+def subscribed(
+    told: Notifier, browser: Browser, url: str, device_id: str | None = None, *, actions: bool = False
+) -> None:
     """As if the service were one that is posted to; it is a plain one on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(told.subscriptions, "_checked", lambda new: new)
-        told.subscriptions.add(browser.subscription(url, device_id))
+        told.subscriptions.add(replace(browser.subscription(url, device_id), actions=actions))
 
 
 async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Path, sender: Sender) -> None:
@@ -305,7 +442,9 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
 async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) -> None:
     """Ten of them, each of which takes the connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
-        told = Notifier(Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0)
+        told = Notifier(
+            Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
+        )
         try:
             for number in range(10):
                 subscribed(told, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}")
@@ -342,6 +481,7 @@ async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
         told.published(run_finished("failed"))
+        told.published(at_blog(review(0)))  # nothing to review: the end is notified at once
         subscribed(told, Browser(), f"{service.url}/owner")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
@@ -356,6 +496,7 @@ async def test_where_the_file_of_devices_is_damaged_who_was_known_is_told_and_no
     with Service(201).up() as service:
         subscribed(told, Browser(), service.url, device.id)
         told.published(run_finished("completed"))
+        told.published(at_blog(review(0)))  # nothing to review: the end is notified at once
         (tmp_path / "devices.json").write_text("{")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)
@@ -481,3 +622,254 @@ def test_a_damaged_file_begins_anew_and_says_so(tmp_path: Path, caplog: pytest.L
     (tmp_path / "push.json").write_text("{")
     assert list(Subscriptions(tmp_path)) == []
     assert "an empty list is used" in caplog.text
+
+
+def test_the_text_of_an_approval_is_its_summary() -> None:
+    said = notice_of(at_blog(replace(question().event, summary="Edit a file")))
+    assert (said and said.body) == "Edit a file"
+
+
+# decisions in notifications
+
+
+def shell(given: Any, tool: str = "Bash", **more: Any) -> Announced:
+    return at_blog(ApprovalRequested("appr_1", "run_1", tool, Raw(json.dumps(given).encode()), Raw(b"[]"), **more))
+
+
+@pytest.mark.parametrize("command", ["npm test", "git push && make deploy", "a" * 120, "echo ü"])
+async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path, sender: Sender, command: str) -> None:
+    wants, plain = Browser(), Browser()
+    told = notifier(tmp_path, sender)
+    with Service(201).up() as one, Service(201).up() as two:
+        subscribed(told, wants, one.url, actions=True)
+        subscribed(told, plain, two.url)
+        told.published(shell({"command": command, "description": "Runs it"}))
+        await until(lambda: bool(one.posted and two.posted))
+    shown = wants.reads(one.posted[0][1])
+    assert identity_of(told, shown.pop("token")) == ("approve", ("proj_1", "appr_1"))
+    assert shown == {
+        "title": "blog needs your approval",
+        "body": command,
+        "project": "proj_1",
+        "approval_id": "appr_1",
+        "whole": True,
+    }
+    assert plain.reads(two.posted[0][1])["body"] == "Use Bash"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        shell({"command": "a" * 121}),
+        shell({"command": "ls\nrm -rf ~"}),
+        shell({"command": "ls \u202e fr- mr"}),
+        shell({"command": "ls \u200b"}),
+        shell({"command": "ls\x1b[2K"}),
+        shell({"command": " ls"}),
+        shell({"command": ""}),
+        shell({"command": ["ls"]}),
+        shell({}),
+        shell([]),
+        shell({"command": "ls", "run_in_background": True}),
+        shell({"command": "ls", "dangerouslyDisableSandbox": True}),
+        shell({"command": "ls"}, tool="mcp__x__run"),
+        shell({"command": "ls"}, link_targets={"a": "b"}),
+        shell({"command": "ls"}, blocked_path="/etc"),
+        shell({"command": "sudo ls"}, risks=(messages.Risk("sudo", "Runs as root", "command"),)),
+        question(),
+    ],
+)
+def test_what_a_notification_does_not_show_whole_has_no_actions(asked: Announced) -> None:
+    found = notice_of(asked)
+    assert found is not None
+    assert found.command == ""
+    assert json.loads(push_payload(found)).keys() == {"title", "body", "project"}
+
+
+async def test_only_a_device_that_may_decide_gets_actions(tmp_path: Path, sender: Sender) -> None:
+    """Its scope may be less than when it has subscribed, and the webhook gets no command at all."""
+    told = notifier(tmp_path, sender)
+    tv, _ = Devices(tmp_path).add("tv", "view")
+    phone, _ = Devices(tmp_path).add("phone", "approve")
+    on_tv, on_phone = Browser(), Browser()
+    with Service(201).up() as one, Service(201).up() as two:
+        subscribed(told, on_tv, one.url, tv.id, actions=True)
+        subscribed(told, on_phone, two.url, phone.id, actions=True)
+        told.published(shell({"command": SECRET}))
+        await until(lambda: bool(one.posted and two.posted))
+    assert "whole" not in on_tv.reads(one.posted[0][1])
+    assert on_phone.reads(two.posted[0][1])["whole"] is True
+    found = notice_of(shell({"command": SECRET}))
+    assert found is not None
+    assert SECRET not in str(webhook_request(found))
+
+
+def identity_of(told: Notifier, token: str) -> tuple[str, tuple[str, str] | None] | None:
+    found = told.identify(token)
+    return (found.scope, found.only) if found is not None else None
+
+
+async def token_of_push(told: Notifier, device_id: str | None) -> str:
+    """The token in the notification that the device has got."""
+    browser = Browser()
+    with Service(201).up() as service:
+        subscribed(told, browser, service.url, device_id, actions=True)
+        told.published(shell({"command": "npm test"}))
+        await until(lambda: bool(service.posted))
+    return str(browser.reads(service.posted[0][1])["token"])
+
+
+async def test_the_token_of_a_notification_ends_with_its_device(tmp_path: Path, sender: Sender) -> None:
+    told = notifier(tmp_path, sender)
+    phone, _ = Devices(tmp_path).add("phone", "run")
+    token = await token_of_push(told, phone.id)
+    assert identity_of(told, token) == ("approve", ("proj_1", "appr_1"))
+    assert identity_of(told, token + "x") is None
+    Devices(tmp_path).revoke("phone")
+    assert identity_of(told, token) is None
+
+
+async def test_the_token_of_a_notification_ends_with_its_subscription(tmp_path: Path, sender: Sender) -> None:
+    told = notifier(tmp_path, sender)
+    token = await token_of_push(told, None)
+    assert identity_of(told, token) == ("approve", ("proj_1", "appr_1"))
+    [one] = told.subscriptions
+    told.subscriptions.remove(one.endpoint)
+    assert identity_of(told, token) is None
+
+
+async def test_the_token_of_a_notification_ends_with_its_actions(tmp_path: Path, sender: Sender) -> None:
+    told = notifier(tmp_path, sender)
+    token = await token_of_push(told, None)
+    [one] = told.subscriptions
+    subscribed(told, Browser(), one.endpoint, actions=False)
+    assert identity_of(told, token) is None
+
+
+async def test_the_token_of_a_notification_expires(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_tokens, "SECONDS", 0.0)
+    told = notifier(tmp_path, sender)
+    assert identity_of(told, await token_of_push(told, None)) is None
+
+
+def test_only_the_latest_tokens_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_tokens, "MOST", 2)
+    tokens, about = AnswerTokens(), Answerable("proj_1", "appr_1", "https://x", None)
+    first, second, third = (tokens.issue(about) for _ in range(3))
+    assert [tokens.find(one) for one in (first, second, third)] == [None, about, about]
+
+
+def test_a_subscription_of_an_earlier_version_has_no_actions(tmp_path: Path) -> None:
+    told = Subscriptions(tmp_path)
+    told.add(Browser().subscription("https://fcm.googleapis.com/x"))
+    file = tmp_path / web_push.FILE
+    kept = json.loads(file.read_text())
+    del kept["subscriptions"][0]["actions"]
+    file.write_text(json.dumps(kept))
+    [found] = Subscriptions(tmp_path)
+    assert found.actions is False
+
+
+# a test notification
+
+
+async def test_a_test_notification_reports_what_the_service_answers(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "TEST_PAUSE", 0.0)
+    browser, told = Browser(), notifier(tmp_path, sender)
+    with Service(201, 403, 410).up() as service:
+        subscribed(told, browser, service.url)
+        [own] = told.subscriptions
+        assert await told.test(own) is None
+        assert browser.reads(service.posted[0][1])["body"] == "Notifications work."
+        problem = await told.test(own) or ""
+        assert "did not accept the notification: it responded with 403" in problem
+        assert "a-topic" not in problem, "the address is the browser's"
+        assert "has ended" in (await told.test(own) or "")
+    assert list(told.subscriptions) == []
+
+
+async def test_a_failed_test_is_not_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+    """Any device that may look can subscribe with an address that its push service refuses, and test it."""
+    told = notifier(tmp_path, sender)
+    with Service(403).up() as service:
+        subscribed(told, Browser(), service.url, "tv")
+        [own] = told.subscriptions
+        assert "403" in (await told.test(own) or "")
+    assert told.problems() == []
+
+
+async def test_a_service_that_nobody_uses_any_more_is_not_a_problem(tmp_path: Path, sender: Sender) -> None:
+    told = notifier(tmp_path, sender)
+    with Service(403).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.published(run_finished("completed"))
+        await until(lambda: bool(told.problems()))
+        [own] = told.subscriptions
+        told.subscriptions.remove(own.endpoint)
+    assert told.problems() == []
+
+
+async def test_a_device_sends_one_test_at_a_time(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "TEST_PAUSE", 10 * PATIENCE)
+    told = notifier(tmp_path, sender)
+    with Service(201).up() as service:
+        subscribed(told, Browser(), service.url, "tv")
+        subscribed(told, Browser(), service.url + "2", "phone")
+        on_tv, on_phone = told.subscriptions
+        results = await asyncio.gather(
+            *(told.test(on_tv) for _ in range(5)), told.test(on_phone), return_exceptions=True
+        )
+        assert [one for one in results if one is None] == [None, None]
+        refused = [one for one in results if isinstance(one, ClientError)]
+        assert [one.code for one in refused] == ["RATE_LIMITED"] * 4
+        with pytest.raises(ClientError, match="try again in 15 s"):
+            await told.test(on_tv)
+    assert len(service.posted) == 2
+
+
+async def test_tests_use_no_thread_of_the_server(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those are shared by all that reads files, and a push service may take many seconds."""
+    told, names = notifier(tmp_path, sender), []
+    monkeypatch.setattr(send, "post", lambda *_: names.append(threading.current_thread().name))
+    subscribed(told, Browser(), "http://127.0.0.1:1/a-topic")
+    [own] = told.subscriptions
+    assert await told.test(own) is None
+    assert names == ["notices"]
+
+
+async def test_a_test_that_waits_too_long_is_reported(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "TEST_SECONDS", 0.01)
+    told, may_end = notifier(tmp_path, sender), threading.Event()
+
+    def busy() -> None:
+        may_end.wait(PATIENCE)
+
+    sender.do("another", busy)
+    with Service(201).up() as service:
+        subscribed(told, Browser(), service.url)
+        [own] = told.subscriptions
+        assert "has not responded yet" in (await told.test(own) or "")
+        may_end.set()
+        await until(lambda: bool(service.posted))
+
+
+def test_a_device_tests_only_its_own_subscription(tmp_path: Path) -> None:
+    told, url = Subscriptions(tmp_path), "https://fcm.googleapis.com/x"
+    told.add(Browser().subscription(url, "phone"))
+    phone = Identity(name="phone", scope="view", device_id="phone")
+    assert told.own(url, phone) is not None
+    assert told.own(url, owner("ada")) is None
+    assert told.own(url, replace(phone, device_id="tv")) is None
+    assert told.own(url, replace(phone, device_id=None, key="SHA256:x")) is None
+    assert told.own(url + "y", phone) is None
+    assert told.own("http://127.0.0.1/", phone) is None

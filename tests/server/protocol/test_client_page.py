@@ -10,10 +10,12 @@ import pytest
 from websockets.asyncio.client import connect
 
 import client_schema
+import page_types
 from drawbridge.agents.base import Options
 from drawbridge.server.app.clients import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, TRY_LATER, UNAUTHORIZED
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
+from drawbridge.server.app.outbox import COMPRESSED_FROM
 from drawbridge.server.app.stats import EVERY_SECONDS
 from drawbridge.server.protocol.client_errors import CODES
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
@@ -27,6 +29,10 @@ ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (yes|no) \| (.*?) \| (.*) \|$", PAGE, r
 
 def test_the_schema_is_what_the_types_say() -> None:
     assert client_schema.FILE.read_text() == client_schema.text(), "run python tools/client_schema.py"
+
+
+def test_the_types_of_the_page_follow_the_schema() -> None:
+    assert page_types.FILE.read_text() == page_types.types(client_schema.schema()), "run python tools/page_types.py"
 
 
 def test_every_type_is_on_the_page() -> None:
@@ -75,6 +81,7 @@ def test_every_option_and_limit_is_on_the_page() -> None:
         assert f"{number:,}" in PAGE
     for code in (TOO_SLOW, UNAUTHORIZED, TRY_LATER):
         assert f"| {code} |" in PAGE
+    assert f"Messages of {COMPRESSED_FROM:,} bytes or more" in PAGE
     assert f"within {AUTH_SECONDS:g} seconds and of at most {AUTH_BYTES:,} bytes" in PAGE
     assert f"It pings every {terms(clients=1).ping_seconds:g} seconds" in PAGE
     assert f"every {EVERY_SECONDS:g} seconds `update/stats`" in PAGE

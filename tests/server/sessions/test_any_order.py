@@ -17,7 +17,7 @@ from drawbridge.agents.base import AgentUnusable, QuestionCancelled, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.worker import NOBODY_ASKED
-from tests.server.twin import Client, Process, Server, records, settled
+from tests.server.core_rig import Client, Process, Server, records, settled
 from tests.waiting import until
 
 PEOPLE = "execute|execute|execute again|no queue|kill|interrupt|new session|mode|delete|allow|deny|late answer"

@@ -17,7 +17,7 @@ from drawbridge.server.sessions.ceilings import LEAST_USD, Budgets, Ceilings, da
 from drawbridge.server.sessions.records import Memory
 from drawbridge.settings import load
 from drawbridge.settings.serve import ServeSettings
-from tests.server.twin import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, serving, settled
 
 NOW = datetime(2026, 11, 21, 12, 0).astimezone()
 TODAY = datetime.now()
@@ -200,6 +200,20 @@ async def test_what_was_spent_is_known_after_a_restart_also_of_what_was_deleted(
         phone = Client()
         again = await server.project(phone, "two")
         assert (await run(server, phone, again, 0.25)).launch.options.max_budget_usd == 0.75
+
+
+async def test_what_was_deleted_long_ago_has_no_part_in_the_budget(tmp_path: Path) -> None:
+    """Although it is still in the trash when the server starts."""
+    async with serving(tmp_path) as server:
+        phone = Client()
+        project = await server.project(phone)
+        await run(server, phone, project, 0.5)
+        await server.does(phone, "project_delete", project)
+    [deleted] = (tmp_path / "data" / "trash").iterdir()
+    os.utime(deleted, (0, 0))
+    async with serving(tmp_path) as server:
+        assert deleted.exists()
+        assert server.core.context.budgets.today(datetime.now()) == 0
 
 
 async def test_each_run_with_a_budget_has_a_process_of_its_own(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
 from drawbridge.settings.serve import CLIENT_MODES as MODES
-from tests.server.twin import Client, serving, settled
+from tests.server.core_rig import Client, serving, settled
 from tests.waiting import until
 
 NOON = datetime(2026, 11, 21, 12, 0)
@@ -293,7 +293,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
 
 async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
+        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses that one
         phone = Client()
         process = await server.running(phone, await server.project(phone))
         process.heard(ModeChanged("acceptEdits"))

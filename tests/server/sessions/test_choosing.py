@@ -9,7 +9,7 @@ import pytest
 from drawbridge.agents.base import ModeChanged
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from tests.server.twin import Agent, Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Agent, Client, Process, Server, records, serving, settled
 
 
 async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from drawbridge.agents import memory
 from drawbridge.agents.base import Confinement
-from drawbridge.server.sessions import memory
 from drawbridge.server.sessions.processes import FILE
 from tests.agents.rig import lives
 from tests.server.bad_claude import bad_claude, kept, project, words
@@ -34,14 +35,14 @@ async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_pat
         neighbour = int(await words(client))
         await client.ask("execute", {"prompt": "eat 500"}, greedy)
         eater = int(await words(client))
-        finished = (await client.hear("update", "run_finished"))["data"]["data"]
+        finished = (await client.receive("update", "run_finished"))["data"]["data"]
         assert (finished["outcome"], finished["code"]) == ("failed", "MEMORY_LIMIT")
         assert "the owner of this server allows 400 MB" in finished["error"]
         assert not lives(eater)
         assert lives(neighbour)
         assert "MB of memory in use, 400 MB is allowed: ended" in server.errors
         await client.ask("execute", {"prompt": "say hello"}, greedy)
-        assert (await client.hear("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
+        assert (await client.receive("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
 
 
 async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) -> None:
@@ -52,18 +53,23 @@ async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) ->
         id = await project(server, client)
         await client.ask("execute", {"prompt": "eat-and-end 200"}, id)
         eater = int(await words(client))
-        await client.hear("update", "run_finished")  # well, unless it was looked at before that
+        await client.receive("update", "run_finished")  # well, unless it was looked at before that
         await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
         assert not lives(eater)
         assert "150 MB is allowed: ended" in server.errors
         await client.ask("execute", {"prompt": "say hello"}, id)
-        await client.hear("update", "run_finished", outcome="completed")
+        await client.receive("update", "run_finished", outcome="completed")
 
 
-def test_what_lost_its_parents_counts_too(tmp_path: Path) -> None:
-    """Counted as ps has it, from the agent up to its supervisor and down again."""
-    own = memory.resident([os.getpid()])[os.getpid()]
-    assert own == pytest.approx(psutil.Process().memory_info().rss, rel=0.3)
+def test_memory_is_counted_as_ps_has_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        counted = memory.resident([process.pid])
+        assert counted == {process.pid: pytest.approx(psutil.Process(process.pid).memory_info().rss, rel=0.1)}
+        process.kill()
     assert memory.resident([2**22 + 1]) == {2**22 + 1: 0}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.agents.claude.stream import Stream
-from tests.server.twin import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
 
 WANTED = Limits(checkpoints=False, continue_limited=True)
@@ -28,6 +29,15 @@ def limited(agent: Process, seconds: float) -> None:
             ok=False, error="5-hour limit reached.", code="AGENT_RATE_LIMITED", retry_at=time.time() + seconds
         )
     )
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Its only item: so many seconds later than now it is for what waits for the end of a limit."""
+    later = [0.0]
+    monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
+    return later
 
 
 async def given(server: Server, prompts: int) -> str:
@@ -75,11 +85,12 @@ async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Pa
         assert [(one.project_id, one.event) for one in server.audited] == [(project, RunContinued(run, "phone"))]
 
 
-async def test_the_wish_outlives_the_server(tmp_path: Path) -> None:
+async def test_the_wish_outlives_the_server(tmp_path: Path, passed: list[float]) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
-        limited(await server.running(phone, project, "Do it"), 0.2)
+        limited(await server.running(phone, project, "Do it"), 3600)
+    passed[0] = 3600.0
     async with serving(tmp_path, WANTED) as server:
         assert "Do it" in await given(server, 1)
         server.agent.latest.ends()
@@ -88,16 +99,17 @@ async def test_the_wish_outlives_the_server(tmp_path: Path) -> None:
         assert server.agent.processes == [], "it goes on once"
 
 
-async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path) -> None:
+async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path, passed: list[float]) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
         await server.does(phone, "execute", project, prompt="Do it", options={"permission_mode": "acceptEdits"})
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
-        limited(server.agent.latest, 0.2)
+        limited(server.agent.latest, 3600)
     async with serving(tmp_path, WANTED) as server:
         server.core.context.ceilings = Ceilings(modes=("plan",))
         await server.does(phone, "project_join", project)
+        passed[0] = 3600.0
         await until(lambda: len(phone.updates("run_finished")) == 2, "the end of what would go on")
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"
         assert server.agent.processes == []
@@ -165,3 +177,24 @@ def test_what_claude_says_of_its_limits(limits: object, retry_at: float | None) 
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
     assert ended.error == "The agent was stopped by a limit of its account: You've hit your limit."
+
+
+async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, passed: list[float]
+) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project, "Do it")
+        limited(process, 3600)
+
+        async def slowly() -> None:
+            passed[0] = 3600.0
+            await until(lambda: "it does not continue yet" in caplog.text, "the time at which it would continue")
+            process.exit(0)
+
+        monkeypatch.setattr(process, "stop", slowly)
+        await server.does(phone, "session_delete", project, session_id=process.launch.session_id)
+        await settled()
+        assert len(phone.updates("run_started")) == 1
+        assert "continues_at" not in phone.updates("project_state")[-1]

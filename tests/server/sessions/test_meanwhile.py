@@ -20,7 +20,7 @@ from drawbridge.server.sessions import continuing, metadata
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
-from tests.server.twin import Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Client, Process, Server, records, serving, settled
 from tests.waiting import until
 
 
@@ -107,9 +107,7 @@ async def test_a_mode_that_is_chosen_while_the_agent_is_being_started_reaches_it
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        server.agent.may_start.clear()
-        await server.does(phone, "execute", project, prompt="go")
-        await settled()
+        await server.starting(phone, project)
         mode = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
         await settled()
         server.agent.may_start.set()
@@ -124,10 +122,8 @@ async def test_a_run_that_waits_for_its_slot_is_not_begun_by_the_end_of_the_serv
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         first, second, third = [await server.project(phone, name) for name in ("one", "two", "three")]
-        server.agent.may_start.clear()
         for project in (first, second, third):
-            await server.does(phone, "execute", project, prompt="go")
-            await settled()
+            await server.starting(phone, project)
     assert [outcomes(server, project) for project in (first, second, third)] == [["interrupted"]] * 3
     assert [one["run_id"] for one in phone.updates("run_started")] == phone_runs(phone)[:1]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-from drawbridge.server.sessions import memory
+from drawbridge.agents import memory
 from tests.waiting import until
 
 

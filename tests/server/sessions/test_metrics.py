@@ -70,7 +70,7 @@ async def test_health_and_prometheus_say_how_runs_went(tmp_path: Path) -> None:
             project = answer["project_id"]
             for prompt, outcome in (("/quick", "completed"), ("/fail", "failed")):
                 run = (await client.ask("execute", {"prompt": prompt}, project))["data"]["run_id"]
-                await client.hear("update", "run_finished", run_id=run, outcome=outcome)
+                await client.receive("update", "run_finished", run_id=run, outcome=outcome)
             health = (await client.ask("health_check"))["data"]
             status, text = await asyncio.to_thread(fetched, url)
     assert health["runs"]["ended"] == {"completed": 1, "failed": 1}

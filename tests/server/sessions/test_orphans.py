@@ -164,7 +164,7 @@ async def test_a_crash_of_server_and_supervisor_is_made_up_for_at_the_next_start
             id = await project(server, client)
             await client.ask("execute", {"prompt": "child"}, id)
             child = int(await words(client))
-            await client.hear("update", "run_finished")
+            await client.receive("update", "run_finished")
         (running,) = msgspec.json.decode((data / FILE).read_bytes(), type=list[Entry])
         assert stat.S_IMODE((data / FILE).stat().st_mode) == 0o600
         assert running.started == pytest.approx(psutil.Process(running.pid).create_time(), abs=1)
@@ -186,5 +186,5 @@ async def test_what_has_ended_is_not_in_the_file_any_more(tmp_path: Path) -> Non
     async with serving(data, *bad_claude(tmp_path), "--warm", "0") as server, server.client() as client:
         id = await project(server, client)
         await client.ask("execute", {"prompt": "say hello"}, id)
-        await client.hear("update", "run_finished")
+        await client.receive("update", "run_finished")
         await until(lambda: (data / FILE).read_bytes() == b"[]\n", "the end")

@@ -12,7 +12,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server import processes
-from tests.server.twin import Client, Server, records, serving, settled
+from tests.server.core_rig import Client, Server, records, serving, settled
 
 
 @contextlib.asynccontextmanager
@@ -60,16 +60,25 @@ async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -
     [
         ("run_changes", {"run_id": "run_1"}),
         ("run_revert", {"run_id": "run_1"}),
+        ("review_get", {}),
+        ("review_decide", {"hunks": ["h"], "decision": "keep"}),
+        ("review_comment", {"path": "a", "line": 1, "quote": "a", "text": "Why?"}),
+        ("review_submit", {"drafts": "none"}),
+        ("review_commit", {"message": "m"}),
+        ("review_push", {"version": "v"}),
         ("session_list", {}),
         ("session_resume", {"session_id": "s"}),
         ("session_fork", {"session_id": "s"}),
+        ("file_list", {}),
+        ("file_read", {"path": "a"}),
+        ("file_changes", {"path": "a"}),
     ],
 )
 async def test_nothing_is_read_or_changed_where_nothing_may_run(
     tmp_path: Path, command: str, data: dict[str, str]
 ) -> None:
     async with narrowed(tmp_path) as (server, project):
-        with pytest.raises(ClientError, match="Nothing was done") as refused:
+        with pytest.raises(ClientError, match=r"Nothing was (done|read)") as refused:
             await server.does(Client(), command, project, **data)
         assert refused.value.code == "INVALID_PATH"
 

@@ -18,7 +18,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.store import index
 from drawbridge.server.store.log import History
-from tests.server.twin import Client, Server, records, serving, settled
+from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -280,7 +280,8 @@ async def test_what_was_deleted_is_gone_for_good_after_seven_days(tmp_path: Path
         assert left == {made[0], made[1]}
         for one in (tmp_path / "data" / "trash").iterdir():
             os.utime(one, (0, time.time() - 8 * 24 * 60 * 60))
-    async with serving(tmp_path):
+    async with serving(tmp_path) as server:
+        await server.core.maintenance.round()  # a server's first round begins at once
         assert list((tmp_path / "data" / "trash").iterdir()) == [], "at a start too"
 
 
@@ -306,8 +307,19 @@ WHILE_DELETED: dict[str, dict[str, Any]] = {
     "agent_new_session": {},
     "run_changes": {"run_id": "run_1"},
     "run_revert": {"run_id": "run_1"},
+    "review_get": {},
+    "review_decide": {"hunks": ["h"], "decision": "keep"},
+    "review_comment": {"path": "a", "line": 1, "quote": "a", "text": "Why?"},
+    "review_submit": {"drafts": "none"},
+    "review_commit": {"message": "m"},
+    "review_push": {"version": "v"},
     "set_mode": {"mode": "plan"},
     "set_model": {"model": "m"},
+    "set_effort": {"effort": "low"},
+    "queue_remove": {"run_id": "run_1"},
+    "queue_edit": {"run_id": "run_1", "prompt": "go"},
+    "queue_move": {"run_id": "run_1"},
+    "queue_send_now": {"run_id": "run_1"},
     "session_list": {},
     "session_resume": {"session_id": "s"},
     "session_fork": {"session_id": "s"},

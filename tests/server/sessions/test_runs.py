@@ -17,7 +17,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.store.log import History
-from tests.server.twin import Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Client, Process, Server, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -343,32 +343,29 @@ async def test_an_agent_that_cannot_be_started_says_why(tmp_path: Path) -> None:
 
 async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(tmp_path: Path) -> None:
     phone = Client()
-    async with serving(tmp_path, Limits(idle_seconds=0.05, checkpoints=False)) as server:
+    async with serving(tmp_path, Limits(idle_seconds=0.4, checkpoints=False)) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.asks("q1")
         await settled(turns=5)
-        await asyncio.sleep(0.15)  # three times as long as a silent agent has
+        await asyncio.sleep(0.6)  # longer than a silent agent has
         assert phone.updates("run_finished") == []
         (asked,) = phone.of_type("permission_request")
         await server.does(
             phone, "permission_response", project, approval_id=asked["data"]["approval_id"], decision="allow"
         )
-        for _ in range(100):
-            if phone.updates("run_finished"):
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: phone.updates("run_finished"), "its end")
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["timeout"]
         assert phone.updates("project_state")[-1]["state"] == "ERROR"
 
 
 async def test_the_whole_time_of_a_run_is_limited_but_for_what_a_person_takes(tmp_path: Path) -> None:
     phone = Client()
-    async with serving(tmp_path, Limits(total_seconds=0.1, checkpoints=False)) as server:
+    async with serving(tmp_path, Limits(total_seconds=0.4, checkpoints=False)) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.asks("q1")
-        await asyncio.sleep(0.2)  # twice as long as the run has
+        await asyncio.sleep(0.6)  # longer than the run has
         assert phone.updates("run_finished") == []
         (asked,) = phone.of_type("permission_request")
         answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
@@ -454,9 +451,7 @@ async def test_a_run_can_be_ended_while_its_agent_is_being_started(tmp_path: Pat
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        server.agent.may_start.clear()
-        await server.does(phone, "execute", project, prompt="never mind")
-        await settled()
+        await server.starting(phone, project, "never mind")
         await server.does(phone, how, project)
         await server.does(phone, "execute", project, prompt="go on")
         server.agent.may_start.set()
@@ -529,6 +524,12 @@ class Kept:
 
     def known(self, path: Path, session_id: str) -> bool:
         return session_id in self.ids
+
+    def title(self, path: Path, session_id: str) -> str | None:
+        return None
+
+    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
+        return base.Earlier((), None)
 
     def used_by(self, session_id: str) -> list[int]:
         return []

@@ -12,7 +12,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.terminal_sessions.session import TerminalSession
-from tests.server.twin import Client, Server, serving
+from tests.server.core_rig import Client, Server, serving
 
 SHARED = ("info", "shown", "snapshot", "publish_state", "decide", "withdraw", "withdraw_all", "memory", "_fields")
 
@@ -40,7 +40,7 @@ async def test_one_list_has_sessions_of_both_kinds(tmp_path: Path) -> None:
         terminal = begun(server)
         managed = await server.project(phone)
         listed = (await server.does(phone, "project_list"))["data"]["projects"]
-        assert [one["id"] for one in listed] == [managed, terminal.id] == [one.id for one in server.core.sessions]
+        assert [one["id"] for one in listed] == [managed, terminal.id] == [one.id for one in server.core.all_sessions]
         assert server.core.path_of(terminal.id) == server.root
         for id in (managed, terminal.id):
             assert (await server.does(phone, "project_join", id))["project_id"] == id
@@ -51,17 +51,17 @@ async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) 
     async with serving(tmp_path) as server:
         for id in (begun(server).id, await server.project(phone)):
             await server.does(phone, "project_delete", id)
-            assert server.core.sessions.find(id) is None
+            assert server.core.all_sessions.find(id) is None
             with pytest.raises(ClientError):
                 await server.does(phone, "project_join", id)
-        assert list(server.core.sessions) == []
+        assert list(server.core.all_sessions) == []
 
 
 async def test_a_list_that_changes_while_a_thread_reads_it_raises_nothing(tmp_path: Path) -> None:
     """Projects that could not be read before are read again in a thread."""
     async with serving(tmp_path) as server:
         first = begun(server)
-        reading = iter(server.core.sessions)
+        reading = iter(server.core.all_sessions)
         begun(server)
         assert await asyncio.to_thread(list, reading) == [first]
 

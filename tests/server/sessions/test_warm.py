@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import Remembered
+from drawbridge.agents.base import Earlier, Remembered
 from drawbridge.server.sessions import processes
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.processes import IdlePool
-from tests.server.twin import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
 
 
@@ -102,6 +103,12 @@ class OpenElsewhere:
 
     def known(self, path: Path, session_id: str) -> bool:
         return True
+
+    def title(self, path: Path, session_id: str) -> str | None:
+        return None
+
+    def messages(self, path: Path, session_id: str, **where: Any) -> Earlier:
+        return Earlier((), None)
 
     def used_by(self, session_id: str) -> list[int]:
         return [2**22 + 1]

@@ -19,6 +19,7 @@ import pytest
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
 from drawbridge.server.store import index as history_index
 from drawbridge.server.store import log as module
+from drawbridge.server.store import syncing
 from tests.server.store.rig import NOON, all_seqs, at, files, fill, open_history, read_independently
 from tests.waiting import PATIENCE
 
@@ -196,7 +197,7 @@ def test_with_the_policy_always_a_record_is_on_the_disk_before_append_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(module, "sync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+    monkeypatch.setattr(syncing, "sync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
     history = open_history(tmp_path, fsync="always")
     fill(history, 3)
     file = str(tmp_path / files(tmp_path)[0])
@@ -218,7 +219,7 @@ def test_with_the_policy_always_a_disk_that_takes_nothing_in_keeps_no_record(
 
     before = files(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "sync", fail)
+        patch.setattr(syncing, "sync", fail)
         with pytest.raises(HistoryNotWritten):
             fill(history, 1)
     assert files(tmp_path) == before
@@ -235,8 +236,8 @@ def test_with_the_policy_second_one_thread_does_it_a_moment_later(
     def sync(file: int) -> None:
         synced.append((threading.current_thread().name, os.readlink(f"/proc/self/fd/{file}")))
 
-    monkeypatch.setattr(module, "sync", sync)
-    monkeypatch.setattr(module, "syncer", module.Syncer(delay=0.05))
+    monkeypatch.setattr(syncing, "sync", sync)
+    monkeypatch.setattr(syncing, "syncer", syncing.Syncer(delay=0.05))
     histories = [open_history(tmp_path / str(number), fsync="second") for number in range(3)]
     for history in histories:
         fill(history, 10)
@@ -258,7 +259,7 @@ def test_a_disk_that_fails_afterwards_is_said_in_the_log(
     def fail(file: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(module, "sync", fail)
+    monkeypatch.setattr(syncing, "sync", fail)
     history = open_history(tmp_path, fsync="second")
     fill(history, 1)
     history.close()
@@ -274,8 +275,8 @@ def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
         waiting.set()
         disk.wait(PATIENCE)
 
-    monkeypatch.setattr(module, "sync", sync)
-    monkeypatch.setattr(module, "syncer", module.Syncer(delay=60))
+    monkeypatch.setattr(syncing, "sync", sync)
+    monkeypatch.setattr(syncing, "syncer", syncing.Syncer(delay=60))
     history = open_history(tmp_path, fsync="second")
     fill(history, 3)
     closing = threading.Thread(target=history.close)
@@ -290,7 +291,7 @@ def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
 
 
 def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "sync", None)
+    monkeypatch.setattr(syncing, "sync", None)
     history = open_history(tmp_path, fsync="off")
     fill(history, 3)
     history.append("claude", b"1", NOON.replace(day=22))
@@ -301,6 +302,7 @@ def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypat
 # kill -9.
 
 
+@pytest.mark.thorough
 def test_whatever_was_seen_before_a_kill_is_there_without_a_gap(tmp_path: Path) -> None:
     seen = 0
     for round_ in range(4):

@@ -1,4 +1,4 @@
-"""A person's desk with a plain ``claude``, and an agent server of the same person, whose clients answer its questions."""
+"""A workstation with a plain ``claude``, and an agent server of the same person, whose clients answer its questions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.page.conftest import browser  # noqa: F401 - a fixture
 from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
 
-from .rig import Models, ServedDesk
+from .rig import Models, ServedWorkstation
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[ServedDesk]:
+def rig(home: Path) -> Iterator[ServedWorkstation]:
     programs.tmux()
-    with Models() as model, Tmux.server() as tmux, ServedDesk(home / "project", model, tmux) as desk:
-        yield desk
+    with Models() as model, Tmux.server() as tmux, ServedWorkstation(home / "project", model, tmux) as rig:
+        yield rig
 
 
 @pytest.fixture

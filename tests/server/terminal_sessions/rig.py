@@ -1,15 +1,18 @@
-"""What a person has at the terminal, and a client of the server elsewhere."""
+"""A real ``claude`` in a terminal, and a client of the server elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.guard.desk import GuardedDesk
+from tests.e2e.guard.workstation import GuardedWorkstation
 from tests.rigs.claude_rig import Claude
 from tests.rigs.messages_stub import Block, MessagesStub, text, tool_use, write
+from tests.server.processes import Server
 from tests.server.wire_client import WireClient
 
 Message = dict[str, Any]
@@ -43,7 +46,7 @@ class Models(MessagesStub):
         return super().answer(body)
 
 
-class ServedDesk(GuardedDesk):
+class ServedWorkstation(GuardedWorkstation):
     """``drawbridge setup claude`` was run there."""
 
     model: Models
@@ -67,7 +70,7 @@ class Phone:
 
     async def session(self, **fields: Any) -> Message:
         """The terminal session that appears by itself."""
-        created = await self.client.hear("update", "project_created")
+        created = await self.client.receive("update", "project_created")
         info: Message = created["data"]["data"]
         self.project = info["id"]
         assert info["desk"], info
@@ -76,7 +79,7 @@ class Phone:
 
     async def question(self, tool: str) -> Message:
         """The next one about this tool."""
-        heard = await self.client.hear("permission_request", tool_name=tool)
+        heard = await self.client.receive("permission_request", tool_name=tool)
         data: Message = heard["data"]
         return data
 
@@ -86,14 +89,22 @@ class Phone:
 
     async def withdrawn(self, question: Message) -> str:
         """The reason why the question was withdrawn."""
-        heard = await self.client.hear("update", "permission_withdrawn", approval_id=question["approval_id"])
+        heard = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
         reason: str = heard["data"]["data"]["reason"]
         return reason
 
     async def state(self, state: str) -> Message:
         """The session, once it is in that state."""
         while True:
-            heard = await self.client.hear("update", "project_state")
+            heard = await self.client.receive("update", "project_state")
             info: Message = heard["data"]["data"]
             if info["id"] == self.project and info["desk"]["state"] == state:
                 return info
+
+
+@contextlib.asynccontextmanager
+async def following(server: Server) -> AsyncIterator[Phone]:
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        yield phone

@@ -1,4 +1,4 @@
-"""A server's core with its private socket; the hooks and bridges at it are no processes, they say what a test tells them to."""
+"""A server's core with its private socket, and the messages of hooks and bridges, as a test sends them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.terminal_sessions.socket import private_socket as opened
 from drawbridge.transport import private_socket
-from tests.server.twin import Client, Server, serving
+from tests.server.core_rig import Client, Server, serving
 from tests.waiting import PATIENCE, until
 
 Message = dict[str, Any]
@@ -41,72 +42,76 @@ class Line:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    def say(self, **said: Any) -> None:
-        self.send(json.dumps(said).encode() + b"\n")
+    def send(self, **message: Any) -> None:
+        self.send_bytes(json.dumps(message).encode() + b"\n")
 
-    def send(self, data: bytes) -> None:
+    def send_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 
-    async def hear(self) -> Message | None:
-        """The next line; None: it was hung up."""
+    def end(self) -> None:
+        """Nothing more is sent."""
+        self._writer.write_eof()
+
+    async def receive(self) -> Message | None:
+        """The next line; None: the server has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             line = await self._reader.readline()
         return json.loads(line) if line else None
 
-    async def hears_nothing(self) -> bool:
-        """There is no line yet."""
+    async def receives_nothing(self) -> bool:
+        """Whether no line has arrived, and the connection is open."""
         await asyncio.sleep(0.05)
         return not self._reader._buffer and not self._reader.at_eof()  # type: ignore[attr-defined]
 
 
 class Session:
-    """A ``claude`` in a terminal, as its hooks tell of it. ``pid`` is a process that lives."""
+    """A ``claude`` in a terminal, as its hooks report it. ``pid`` is a running process."""
 
-    def __init__(self, desk: SocketDesk, cwd: Path | None = None, pid: int | None = None) -> None:
+    def __init__(self, rig: SocketRig, cwd: Path | None = None, pid: int | None = None) -> None:
         self.id = str(uuid.uuid4())
         self.project = f"desk_{self.id}"
         self.pid = pid or os.getpid()
-        self.cwd = cwd or desk.folder
+        self.cwd = cwd or rig.folder
         self.turn = str(uuid.uuid4())
-        self._desk = desk
+        self._rig = rig
         config = Path(os.environ["CLAUDE_CONFIG_DIR"])
         self.transcript = config / "projects" / "-ws" / f"{self.id}.jsonl"
 
-    def at(self, desk: SocketDesk) -> Session:
+    def at(self, rig: SocketRig) -> Session:
         """The same at a server that was started later."""
-        self._desk = desk
+        self._rig = rig
         return self
 
     def payload(self, event: str, **more: Any) -> Message:
         known = {"session_id": self.id, "cwd": str(self.cwd), "transcript_path": str(self.transcript)}
         return {**known, "permission_mode": "default", "prompt_id": self.turn, "hook_event_name": event, **more}
 
-    async def tells(self, event: str, *, background: bool = False, **more: Any) -> None:
-        """A hook that is gone at once; returns when the server has taken it in."""
+    async def reports(self, event: str, *, background: bool = False, **more: Any) -> None:
+        """A hook that does not wait; returns when the server has processed it."""
         async with Line.open() as line:
-            line.say(type="hook", pid=self.pid, payload=self.payload(event, **more), background=background)
-            line._writer.write_eof()
-            assert await line.hear() is None
-        await self._desk.idle()
+            line.send(type="hook", pid=self.pid, payload=self.payload(event, **more), background=background)
+            line.end()
+            assert await line.receive() is None
+        await self._rig.idle()
 
     @contextlib.asynccontextmanager
     async def asks(
         self, tool: str = "Bash", *, more: Message | None = None, **given: Any
     ) -> AsyncIterator[tuple[Line, Message]]:
         """A hook that waits, and the question as the client has it. ``more``: what else the hook reports."""
-        before = len(self._desk.questions)
+        before = len(self._rig.questions)
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))
-            line.say(type="hook", pid=self.pid, payload=payload)
-            await until(lambda: len(self._desk.questions) > before, "the question")
-            yield line, self._desk.questions[-1]
+            line.send(type="hook", pid=self.pid, payload=payload)
+            await until(lambda: len(self._rig.questions) > before, "the question")
+            yield line, self._rig.questions[-1]
 
     @contextlib.asynccontextmanager
     async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
         """The hook of a subagent with a question about a command, with or without clients."""
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
-            line.say(type="hook", pid=self.pid, payload=payload)
+            line.send(type="hook", pid=self.pid, payload=payload)
             yield line
 
     def writes(self, *lines: Message) -> None:
@@ -117,7 +122,7 @@ class Session:
                 file.write(json.dumps({"uuid": str(uuid.uuid4()), "promptId": self.turn, **line}) + "\n")
 
 
-class SocketDesk:
+class SocketRig:
     """The core, a client of it that follows everything, and the directory that agents work in."""
 
     def __init__(self, server: Server) -> None:
@@ -145,7 +150,7 @@ class SocketDesk:
         return any(one.approvals.find(question["approval_id"]) for one in self.server.core.terminal_sessions)
 
     def withdrawn(self, question: Message) -> list[str]:
-        """The reasons with which it was taken back."""
+        """The reasons with which it was withdrawn."""
         updates = self.client.updates("permission_withdrawn")
         return [one["reason"] for one in updates if one["approval_id"] == question["approval_id"]]
 
@@ -154,10 +159,10 @@ class SocketDesk:
         return next(one for one in projects if one["id"] == session.project)
 
     async def idle(self) -> None:
-        """What was told so far has been worked on."""
+        """Returns when everything that was reported has been processed."""
         for session in self.server.core.terminal_sessions:
             done = asyncio.Event()
-            session.reports.add(done.set)
+            self.server.core.terminal_sessions.reports_about(session).add(done.set)
             async with asyncio.timeout(PATIENCE):
                 await done.wait()
 
@@ -170,6 +175,8 @@ class SocketDesk:
 
 
 @contextlib.asynccontextmanager
-async def socket_desk(folder: Path) -> AsyncIterator[SocketDesk]:
-    async with serving(folder) as server, opened(server.core.terminal_sessions, server.core.context.editors):
-        yield SocketDesk(server)
+async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterator[SocketRig]:
+    async with serving(folder, limits) as server:
+        core = server.core
+        async with opened(core.terminal_sessions, core.context.editors, core):
+            yield SocketRig(server)

@@ -14,7 +14,7 @@ from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.store.log import History
 from tests.waiting import until
 
-from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 OLD, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
 CLAUDE = os.getpid()
@@ -22,24 +22,24 @@ CLAUDE = os.getpid()
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
-    async with socket_desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
 
 
 @pytest.fixture
-def file(desk: SocketDesk) -> Path:
-    file = desk.folder / "a.py"
+def file(rig: SocketRig) -> Path:
+    file = rig.folder / "a.py"
     file.write_text(OLD)
     return file
 
 
 @contextlib.asynccontextmanager
-async def bridge(desk: SocketDesk, *folders: Path, pids: tuple[int, ...] = ()) -> AsyncIterator[Line]:
+async def bridge(rig: SocketRig, *folders: Path, pids: tuple[int, ...] = ()) -> AsyncIterator[Line]:
     async with Line.open() as line:
-        about = {"editor": "Neovim", "folders": [str(folder) for folder in folders or (desk.folder,)], "pids": pids}
-        line.say(type="bridge", **about)
-        editors = desk.server.core.context.editors._editors
+        about = {"editor": "Neovim", "folders": [str(folder) for folder in folders or (rig.folder,)], "pids": pids}
+        line.send(type="bridge", **about)
+        editors = rig.server.core.context.editors._editors
         before = len(editors)
         await until(lambda: len(editors) > before, "the bridge")
         yield line
@@ -47,7 +47,7 @@ async def bridge(desk: SocketDesk, *folders: Path, pids: tuple[int, ...] = ()) -
 
 def proposed(line: Line, file: Path, *, new_text: str = NEW, agent: str = "Claude Code", **more: Any) -> None:
     said = {"id": "7", "agent": agent, "session": "s", "path": str(file), "old_text": OLD, "new_text": new_text}
-    line.say(type="proposed", **said, **more)
+    line.send(type="proposed", **said, **more)
 
 
 def edit(file: Path) -> Message:
@@ -58,130 +58,124 @@ def edit(file: Path) -> Message:
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
-async def test_one_question_is_one_approval_whichever_way_it_came_first(
-    desk: SocketDesk, file: Path, first: str
-) -> None:
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as later:
+async def test_one_question_is_one_approval_whichever_way_it_came_first(rig: SocketRig, file: Path, first: str) -> None:
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as later:
         if first == "bridge":
             proposed(neovim, file, pid=CLAUDE)
         hook, question = await later.enter_async_context(session.asks("Edit", **edit(file)))
         if first == "hook":
             proposed(neovim, file, pid=CLAUDE)
-        neovim.say(type="decided", id="7", text=MINE)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
-        assert await hook.hear() is None  # the agent hears it from its bridge
-        (resolved,) = desk.client.updates("permission_resolved")
+        neovim.send(type="decided", id="7", text=MINE)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        assert await hook.receive() is None  # the agent hears it from its bridge
+        (resolved,) = rig.client.updates("permission_resolved")
         assert (resolved["approval_id"], resolved["by"], resolved["decision"]) == (
             question["approval_id"],
             "Neovim",
             "allow",
         )
-        assert len(desk.questions) == 1
+        assert len(rig.questions) == 1
 
 
-async def test_an_answer_of_a_client_goes_to_the_hook_and_the_editor_comes_too_late(
-    desk: SocketDesk, file: Path
-) -> None:
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
+async def test_an_answer_of_a_client_goes_to_the_hook_and_the_editor_comes_too_late(rig: SocketRig, file: Path) -> None:
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
-        neovim.say(type="decided", id="7", text=MINE)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": False}
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+        neovim.send(type="decided", id="7", text=MINE)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": False}
 
 
-async def test_a_view_that_the_agent_closes_was_decided_in_its_terminal(desk: SocketDesk, file: Path) -> None:
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
+async def test_a_view_that_the_agent_closes_was_decided_in_its_terminal(rig: SocketRig, file: Path) -> None:
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
-        neovim.say(type="gone", id="7", settled=True)
-        assert await hook.hear() is None
-        assert desk.withdrawn(question) == ["answered elsewhere"]
+        neovim.send(type="gone", id="7", settled=True)
+        assert await hook.receive() is None
+        assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
 @pytest.mark.parametrize("how", ["a view that is gone", "a bridge that is gone"])
-async def test_the_question_stays_where_only_the_editor_goes(desk: SocketDesk, file: Path, how: str) -> None:
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
+async def test_the_question_stays_where_only_the_editor_goes(rig: SocketRig, file: Path, how: str) -> None:
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
         if how == "a view that is gone":
-            neovim.say(type="gone", id="7")
+            neovim.send(type="gone", id="7")
         else:
             await neovim.close()
-        await desk.idle()
-        assert await desk.is_open(question)
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+        await rig.idle()
+        assert await rig.is_open(question)
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
 async def test_what_was_decided_in_the_editor_before_its_hook_came_is_no_question_any_more(
-    desk: SocketDesk, file: Path
+    rig: SocketRig, file: Path
 ) -> None:
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim:
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim:
         proposed(neovim, file, pid=CLAUDE)
-        neovim.say(type="decided", id="7", text=NEW)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+        neovim.send(type="decided", id="7", text=NEW)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
         async with session.asks("Edit", **edit(file)) as (hook, question):
-            assert await hook.hear() is None
-            assert desk.withdrawn(question) == ["answered elsewhere"]
+            assert await hook.receive() is None
+            assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
 @pytest.mark.parametrize(
     "other",
     [{"pid": CLAUDE + 1}, {"pid": None}, {"new_text": "something else"}, {"agent_text": "something else"}],
 )
-async def test_what_is_another_question_is_not_joined(desk: SocketDesk, file: Path, other: Message) -> None:
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
+async def test_what_is_another_question_is_not_joined(rig: SocketRig, file: Path, other: Message) -> None:
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, **{"pid": CLAUDE, **other})
-        neovim.say(type="decided", id="7", text=MINE)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
-        assert await desk.is_open(question)
-        assert await hook.hears_nothing()
+        neovim.send(type="decided", id="7", text=MINE)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        assert await rig.is_open(question)
+        assert await hook.receives_nothing()
 
 
-async def test_line_ends_and_what_the_person_had_not_saved_make_no_other_question(desk: SocketDesk, file: Path) -> None:
+async def test_line_ends_and_what_the_person_had_not_saved_make_no_other_question(rig: SocketRig, file: Path) -> None:
     file.write_bytes(OLD.replace("\n", "\r\n").encode())
-    session = Session(desk, pid=CLAUDE)
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, _):
+    session = Session(rig, pid=CLAUDE)
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, _):
         proposed(neovim, file, pid=CLAUDE, new_text=f"{NEW}unsaved\n", agent_text=NEW)
-        neovim.say(type="decided", id="7", text=MINE)
-        assert (await neovim.hear() or {})["won"]
-        assert await hook.hear() is None
+        neovim.send(type="decided", id="7", text=MINE)
+        assert (await neovim.receive() or {})["won"]
+        assert await hook.receive() is None
 
 
-async def test_a_diff_of_claude_without_its_hook_is_no_matter_of_the_server(desk: SocketDesk, file: Path) -> None:
-    async with bridge(desk, pids=(CLAUDE,)) as neovim:
+async def test_a_diff_of_claude_without_its_hook_is_no_matter_of_the_server(rig: SocketRig, file: Path) -> None:
+    async with bridge(rig, pids=(CLAUDE,)) as neovim:
         proposed(neovim, file, pid=CLAUDE)
-        neovim.say(type="decided", id="7", text=None)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
-    assert desk.client.heard == []
+        neovim.send(type="decided", id="7", text=None)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+    assert rig.client.heard == []
 
 
 # What Gemini proposes.
 
 
-async def test_what_gemini_proposes_is_a_session_with_a_question(desk: SocketDesk, file: Path) -> None:
-    async with bridge(desk) as neovim:
+async def test_what_gemini_proposes_is_a_session_with_a_question(rig: SocketRig, file: Path) -> None:
+    async with bridge(rig) as neovim:
         proposed(neovim, file, agent="Gemini CLI")
-        await until(lambda: desk.questions, "the question")
-        (created,) = desk.client.updates("project_created")
-        assert (created["agent"], created["path"], created["session_id"]) == ("gemini", str(desk.folder), "")
-        (question,) = desk.questions
+        await until(lambda: rig.questions, "the question")
+        (created,) = rig.client.updates("project_created")
+        assert (created["agent"], created["path"], created["session_id"]) == ("gemini", str(rig.folder), "")
+        (question,) = rig.questions
         assert (question["tool_name"], question["input"]) == ("Write", {"file_path": str(file), "content": NEW})
         assert question["proposal"] == {"path": str(file), "old_text": OLD, "new_text": NEW}
-        neovim.say(type="gone", id="7", settled=True)
-        await until(lambda: desk.withdrawn(question) == ["answered elsewhere"], "its end")
+        neovim.send(type="gone", id="7", settled=True)
+        await until(lambda: rig.withdrawn(question) == ["answered elsewhere"], "its end")
         proposed(neovim, file, agent="Gemini CLI")
-        await until(lambda: len(desk.questions) == 2, "the second question")
-        assert len(desk.client.updates("project_created")) == 1
-    await until(
-        lambda: [one.phase for one in desk.server.core.terminal_sessions] == ["ended"], "the end of the session"
-    )
-    assert desk.withdrawn(desk.questions[1]) == ["answered elsewhere"]
+        await until(lambda: len(rig.questions) == 2, "the second question")
+        assert len(rig.client.updates("project_created")) == 1
+    await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "the end of the session")
+    assert rig.withdrawn(rig.questions[1]) == ["answered elsewhere"]
 
 
 @pytest.mark.parametrize(
@@ -193,25 +187,25 @@ async def test_what_gemini_proposes_is_a_session_with_a_question(desk: SocketDes
     ],
 )
 async def test_an_answer_of_a_client_reaches_gemini_through_its_bridge(
-    desk: SocketDesk, file: Path, answer: Message, text: str | None
+    rig: SocketRig, file: Path, answer: Message, text: str | None
 ) -> None:
-    async with bridge(desk) as neovim:
+    async with bridge(rig) as neovim:
         proposed(neovim, file, agent="Gemini CLI")
-        await until(lambda: desk.questions, "the question")
-        await desk.answers(desk.questions[0], **answer)
-        assert await neovim.hear() == {"type": "answer", "id": "7", "by": "phone", "text": text}
+        await until(lambda: rig.questions, "the question")
+        await rig.answers(rig.questions[0], **answer)
+        assert await neovim.receive() == {"type": "answer", "id": "7", "by": "phone", "text": text}
 
 
 @pytest.mark.parametrize(("text", "decision"), [(MINE, "allow"), (None, "deny")])
 async def test_what_was_decided_in_the_editor_is_the_answer(
-    desk: SocketDesk, file: Path, text: str | None, decision: str
+    rig: SocketRig, file: Path, text: str | None, decision: str
 ) -> None:
-    async with bridge(desk) as neovim:
+    async with bridge(rig) as neovim:
         proposed(neovim, file, agent="Gemini CLI")
-        await until(lambda: desk.questions, "the question")
-        neovim.say(type="decided", id="7", text=text)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
-        (resolved,) = desk.client.updates("permission_resolved")
+        await until(lambda: rig.questions, "the question")
+        neovim.send(type="decided", id="7", text=text)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        (resolved,) = rig.client.updates("permission_resolved")
         assert (resolved["by"], resolved["decision"]) == ("Neovim", decision)
 
 
@@ -219,21 +213,21 @@ async def test_what_was_decided_in_the_editor_is_the_answer(
 
 
 async def offered(line: Line) -> Message:
-    said = await line.hear()
+    said = await line.receive()
     assert said is not None
     assert said["type"] == "offer"
     return said
 
 
 async def test_a_proposal_is_offered_to_the_editors_that_have_its_directory_open(
-    desk: SocketDesk, file: Path, tmp_path: Path
+    rig: SocketRig, file: Path, tmp_path: Path
 ) -> None:
     async with (
-        bridge(desk) as here,
-        bridge(desk, tmp_path / "elsewhere") as elsewhere,
-        bridge(desk, pids=(CLAUDE,)) as its_own,
-        Session(desk, pid=CLAUDE).asks("Edit", **edit(file)) as (hook, question),
-        bridge(desk) as late,
+        bridge(rig) as here,
+        bridge(rig, tmp_path / "elsewhere") as elsewhere,
+        bridge(rig, pids=(CLAUDE,)) as its_own,
+        Session(rig, pid=CLAUDE).asks("Edit", **edit(file)) as (hook, question),
+        bridge(rig) as late,
     ):
         for line in (here, late):
             assert await offered(line) == {
@@ -243,15 +237,15 @@ async def test_a_proposal_is_offered_to_the_editors_that_have_its_directory_open
                 "path": str(file),
                 "new_text": NEW,
             }
-        assert await elsewhere.hears_nothing()
-        assert await its_own.hears_nothing()
-        late.say(type="declined", id=question["approval_id"])
-        here.say(type="answered", id=question["approval_id"], text=MINE)
+        assert await elsewhere.receives_nothing()
+        assert await its_own.receives_nothing()
+        late.send(type="declined", id=question["approval_id"])
+        here.send(type="answered", id=question["approval_id"], text=MINE)
         whole = {"old_string": OLD, "new_string": MINE, "replace_all": False}
         verdict = {"behavior": "allow", "updatedInput": edit(file) | whole}
-        assert await hook.hear() == {"decision": verdict}
-        here.say(type="answered", id=question["approval_id"], text=None)
-        assert await late.hears_nothing()
+        assert await hook.receive() == {"decision": verdict}
+        here.send(type="answered", id=question["approval_id"], text=None)
+        assert await late.receives_nothing()
 
 
 def full_disk(patch: pytest.MonkeyPatch) -> None:
@@ -262,79 +256,79 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_editors_answer_that_can_not_be_written(
-    desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch
+    rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent does not get it. The editor shows the proposal again, since nobody has decided."""
-    async with bridge(desk) as neovim, Session(desk).asks("Edit", **edit(file)) as (hook, question):
+    async with bridge(rig) as neovim, Session(rig).asks("Edit", **edit(file)) as (hook, question):
         await offered(neovim)
         with monkeypatch.context() as patch:
             full_disk(patch)
-            neovim.say(type="answered", id=question["approval_id"], text=NEW)
+            neovim.send(type="answered", id=question["approval_id"], text=NEW)
             assert (await offered(neovim))["id"] == question["approval_id"]
-        assert desk.client.updates("permission_resolved") == []
-        neovim.say(type="answered", id=question["approval_id"], text=NEW)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+        assert rig.client.updates("permission_resolved") == []
+        neovim.send(type="answered", id=question["approval_id"], text=NEW)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini"])
 async def test_the_agents_own_editor_decides_on_a_full_disk(
-    agent: str, desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch
+    agent: str, rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As without a server: the server's disk must not keep a person from working."""
-    async with bridge(desk, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
+    async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
         if agent == "claude":
             proposed(neovim, file, pid=CLAUDE)
-            await stack.enter_async_context(Session(desk, pid=CLAUDE).asks("Edit", **edit(file)))
+            await stack.enter_async_context(Session(rig, pid=CLAUDE).asks("Edit", **edit(file)))
         else:
             proposed(neovim, file, agent="Gemini CLI")
-        await until(lambda: desk.questions, "the question")
+        await until(lambda: rig.questions, "the question")
         full_disk(monkeypatch)
-        neovim.say(type="decided", id="7", text=MINE)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
-        assert desk.client.updates("permission_resolved") == []
-        await until(lambda: desk.client.updates("permission_withdrawn"), "that nobody else has to decide")
+        neovim.send(type="decided", id="7", text=MINE)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        assert rig.client.updates("permission_resolved") == []
+        await until(lambda: rig.client.updates("permission_withdrawn"), "that nobody else has to decide")
         monkeypatch.undo()
 
 
-async def test_who_is_too_late_is_told_to_close_its_view(desk: SocketDesk, file: Path) -> None:
+async def test_who_is_too_late_is_told_to_close_its_view(rig: SocketRig, file: Path) -> None:
     async with (
-        bridge(desk) as one,
-        bridge(desk) as two,
-        Session(desk).asks("Edit", **edit(file)) as (hook, question),
+        bridge(rig) as one,
+        bridge(rig) as two,
+        Session(rig).asks("Edit", **edit(file)) as (hook, question),
     ):
         await offered(one)
         await offered(two)
-        two.say(type="answered", id=question["approval_id"], text=None)
-        assert (await hook.hear() or {})["decision"]["behavior"] == "deny"
-        assert await one.hear() == {"type": "withdraw", "id": question["approval_id"], "written": False}
-        one.say(type="answered", id=question["approval_id"], text=MINE)
-        await desk.idle()
-        assert [one["by"] for one in desk.client.updates("permission_resolved")] == ["Neovim"]
+        two.send(type="answered", id=question["approval_id"], text=None)
+        assert (await hook.receive() or {})["decision"]["behavior"] == "deny"
+        assert await one.receive() == {"type": "withdraw", "id": question["approval_id"], "written": False}
+        one.send(type="answered", id=question["approval_id"], text=MINE)
+        await rig.idle()
+        assert [one["by"] for one in rig.client.updates("permission_resolved")] == ["Neovim"]
 
 
-async def test_what_has_no_text_to_be_shown_is_offered_to_nobody(desk: SocketDesk, file: Path) -> None:
-    async with bridge(desk) as neovim, Session(desk).asks(command="true"):
-        assert await neovim.hears_nothing()
+async def test_what_has_no_text_to_be_shown_is_offered_to_nobody(rig: SocketRig, file: Path) -> None:
+    async with bridge(rig) as neovim, Session(rig).asks(command="true"):
+        assert await neovim.receives_nothing()
 
 
-async def test_an_agent_of_the_server_is_answered_in_an_editor(desk: SocketDesk) -> None:
-    project = await desk.server.project(desk.client)
-    directory = desk.folder / "one"
-    async with bridge(desk, Path("/p")) as neovim, bridge(desk, directory) as other:
-        process = await desk.server.running(desk.client, project)
+async def test_an_agent_of_the_server_is_answered_in_an_editor(rig: SocketRig) -> None:
+    project = await rig.server.project(rig.client)
+    directory = rig.folder / "one"
+    async with bridge(rig, Path("/p")) as neovim, bridge(rig, directory) as other:
+        process = await rig.server.running(rig.client, project)
         process.asks("q1")
         said = await offered(neovim)
         assert (said["path"], said["new_text"]) == ("/p/a.py", "new\n")
-        neovim.say(type="answered", id=said["id"], text="new\n")
+        neovim.send(type="answered", id=said["id"], text="new\n")
         await until(lambda: process.answers, "the answer")
         ((_, decision),) = process.answers
         assert (decision.allow, decision.updated_input) == (True, None)
-        assert await other.hears_nothing()
+        assert await other.receives_nothing()
         process.ends()
 
 
 async def test_a_defect_ends_its_connection_and_no_other(
-    desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(line: bytes) -> None:
         raise RuntimeError("odd")
@@ -342,10 +336,10 @@ async def test_a_defect_ends_its_connection_and_no_other(
     with monkeypatch.context() as defect:
         defect.setattr("drawbridge.server.terminal_sessions.socket._read", fails)
         async with Line.open() as line:
-            line.send(b"{}\n")
-            assert await line.hear() is None
+            line.send_bytes(b"{}\n")
+            assert await line.receive() is None
     assert "a connection to the private socket failed" in caplog.text
     async with Line.open() as line:
-        line.send(b"{}\n")
-        assert await line.hear() is None
+        line.send_bytes(b"{}\n")
+        assert await line.receive() is None
     assert len([record for record in caplog.records if record.exc_info]) == 1

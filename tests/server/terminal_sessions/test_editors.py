@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.e2e.gemini import desk as gemini_desk
-from tests.e2e.guard.desk import wait_for_text
+from tests.e2e.gemini import workstation as gemini_workstation
+from tests.e2e.guard.workstation import wait_for_text
 from tests.rigs.claude_rig import EDIT_DIALOG, YES, Claude
 from tests.rigs.gemini_stub import GeminiStub, replace
 from tests.rigs.gemini_stub import text as gemini_text
@@ -20,23 +20,15 @@ from tests.rigs.tmux import Tmux
 from tests.server.processes import Server, serving
 from tests.server.wire_client import WireClient
 
-from .rig import Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedWorkstation, following
 
 POEM = "one\ntwo\nthree\n"
 SHOUTED = "one\nTWO\nthree\n"
 
 
-@asynccontextmanager
-async def following(server: Server) -> AsyncIterator[Phone]:
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        yield phone
-
-
 async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
     """Who has answered, and what."""
-    heard = await client.hear("update", "permission_resolved", approval_id=question["approval_id"])
+    heard = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
     data = heard["data"]["data"]
     return data["by"], data["decision"]
 
@@ -45,18 +37,18 @@ async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
 
 
 @pytest.fixture
-async def with_demo(desk: ServedDesk, home: Path) -> AsyncIterator[Server]:
-    async with serving(home / "data", "--no-tls", "--allow", desk.project) as server:
+async def with_demo(rig: ServedWorkstation, home: Path) -> AsyncIterator[Server]:
+    async with serving(home / "data", "--no-tls", "--allow", rig.project) as server:
         yield server
 
 
 @asynccontextmanager
-async def proposing(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Message]]:
+async def proposing(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Message]]:
     """The demo agent proposes one more line, and Neovim shows it."""
-    poem = desk.file("poem.txt", POEM)
-    neovim = desk.neovim(poem)
+    poem = rig.file("poem.txt", POEM)
+    neovim = rig.neovim(poem)
     async with server.client() as client:
-        created = await client.ask("project_create", {"path": str(desk.project), "agent": "demo", "join": True})
+        created = await client.ask("project_create", {"path": str(rig.project), "agent": "demo", "join": True})
         phone = Phone(client)
         phone.project = created["project_id"]
         await client.ask("execute", {"prompt": "More"}, phone.project)
@@ -65,39 +57,41 @@ async def proposing(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neo
         yield neovim, phone, question
 
 
-async def test_an_agent_of_the_server_is_answered_in_neovim(desk: ServedDesk, with_demo: Server) -> None:
-    async with proposing(desk, with_demo) as (neovim, phone, question):
+async def test_an_agent_of_the_server_is_answered_in_neovim(rig: ServedWorkstation, with_demo: Server) -> None:
+    async with proposing(rig, with_demo) as (neovim, phone, question):
         neovim.pane.wait_for("You said: More")
         neovim.command("2s/two/zwei/")
         neovim.pane.wait_for("zwei")
         neovim.command("w")
         assert await resolved(phone.client, question) == ("Neovim", "allow")
-        wait_for_text(desk.project / "poem.txt", "one\nzwei\nthree\nYou said: More\n")
+        wait_for_text(rig.project / "poem.txt", "one\nzwei\nthree\nYou said: More\n")
         neovim.wait_until_closed()
-        await phone.client.hear("update", "run_finished", outcome="completed")
-        neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "zwei", "three", "You said: More"])
+        await phone.client.receive("update", "run_finished", outcome="completed")
+        neovim.wait_for_buffer(rig.project / "poem.txt", ["one", "zwei", "three", "You said: More"])
 
 
 @pytest.mark.thorough
-async def test_an_answer_of_a_client_closes_the_view_in_neovim(desk: ServedDesk, with_demo: Server) -> None:
-    async with proposing(desk, with_demo) as (neovim, phone, question):
+async def test_an_answer_of_a_client_closes_the_view_in_neovim(rig: ServedWorkstation, with_demo: Server) -> None:
+    async with proposing(rig, with_demo) as (neovim, phone, question):
         await phone.answer(question, "deny", message="no")
         neovim.wait_until_closed()
-        await phone.client.hear("update", "run_finished")
-        assert (desk.project / "poem.txt").read_text() == POEM
+        await phone.client.receive("update", "run_finished")
+        assert (rig.project / "poem.txt").read_text() == POEM
 
 
 # A claude in a terminal that is connected to Neovim: its hook and its diff are one question.
 
 
 @asynccontextmanager
-async def shown_twice(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neovim, Claude, Phone, Message, Path]]:
-    poem = desk.file("poem.txt", POEM)
-    desk.set_up()
-    neovim = desk.neovim(poem)
-    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+async def shown_twice(
+    rig: ServedWorkstation, server: Server
+) -> AsyncIterator[tuple[Neovim, Claude, Phone, Message, Path]]:
+    poem = rig.file("poem.txt", POEM)
+    rig.set_up()
+    neovim = rig.neovim(poem)
+    rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
     async with following(server) as phone:
-        claude = desk.claude()
+        claude = rig.claude()
         await phone.session()
         claude.prompt("Shout")
         question = await phone.question("Edit")
@@ -107,13 +101,13 @@ async def shown_twice(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[N
         claude.pane.wait_for("It is done")
         projects = (await phone.client.ask("project_list"))["data"]["projects"]
         assert [(one["agent"], one["approvals"]) for one in projects] == [("claude", [])]
-        asked = [one["data"]["approval_id"] for one in phone.client.heard if one["type"] == "permission_request"]
+        asked = [one["data"]["approval_id"] for one in phone.client.received if one["type"] == "permission_request"]
         assert asked == [question["approval_id"]]
 
 
 @pytest.mark.thorough
-async def test_claude_in_neovim_is_answered_by_a_client(desk: ServedDesk, server: Server) -> None:
-    async with shown_twice(desk, server) as (neovim, _, phone, question, poem):
+async def test_claude_in_neovim_is_answered_by_a_client(rig: ServedWorkstation, server: Server) -> None:
+    async with shown_twice(rig, server) as (neovim, _, phone, question, poem):
         given = question["input"] | {"old_string": POEM, "new_string": "one\nzwei\n", "replace_all": False}
         await phone.answer(question, "allow", updated_input=given)
         neovim.wait_until_closed()
@@ -122,8 +116,10 @@ async def test_claude_in_neovim_is_answered_by_a_client(desk: ServedDesk, server
 
 
 @pytest.mark.thorough
-async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(desk: ServedDesk, server: Server) -> None:
-    async with shown_twice(desk, server) as (neovim, _, phone, question, poem):
+async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(
+    rig: ServedWorkstation, server: Server
+) -> None:
+    async with shown_twice(rig, server) as (neovim, _, phone, question, poem):
         neovim.command("2s/TWO/zwei/")
         neovim.pane.wait_for("zwei")
         neovim.command("w")
@@ -132,8 +128,10 @@ async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(desk: S
 
 
 @pytest.mark.thorough
-async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(desk: ServedDesk, server: Server) -> None:
-    async with shown_twice(desk, server) as (neovim, claude, phone, question, poem):
+async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(
+    rig: ServedWorkstation, server: Server
+) -> None:
+    async with shown_twice(rig, server) as (neovim, claude, phone, question, poem):
         claude.answer_dialog(EDIT_DIALOG, YES)
         assert await phone.withdrawn(question) == "answered elsewhere"
         neovim.wait_until_closed()
@@ -144,16 +142,20 @@ async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(desk
 
 
 @pytest.fixture
-def geminis(home: Path) -> Iterator[gemini_desk.Desk]:
+def geminis(home: Path) -> Iterator[gemini_workstation.Workstation]:
     programs.tmux()
-    with GeminiStub() as model, Tmux.server() as tmux, gemini_desk.Desk(home / "project", model, tmux) as desk:
-        yield desk
+    with (
+        GeminiStub() as model,
+        Tmux.server() as tmux,
+        gemini_workstation.Workstation(home / "project", model, tmux) as rig,
+    ):
+        yield rig
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "Neovim"])
 async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
-    geminis: gemini_desk.Desk, server: Server, where: str
+    geminis: gemini_workstation.Workstation, server: Server, where: str
 ) -> None:
     poem = geminis.file("poem.txt", POEM)
     async with following(server) as phone:
@@ -180,7 +182,7 @@ async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
 
 @pytest.mark.thorough
 async def test_what_gemini_proposes_outlives_the_server_that_was_told(
-    geminis: gemini_desk.Desk, server: Server, home: Path
+    geminis: gemini_workstation.Workstation, server: Server, home: Path
 ) -> None:
     """Neovim's bridge comes again to the next one."""
     poem = geminis.file("poem.txt", POEM)

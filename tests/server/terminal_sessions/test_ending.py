@@ -13,10 +13,11 @@ from msgspec import Raw
 
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions import sessions as sessions_module
-from drawbridge.server.terminal_sessions.session import Reports, TerminalSession
+from drawbridge.server.terminal_sessions.reports import Reports
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
-from .socket_rig import Line, Session, SocketDesk, socket_desk
+from .socket_rig import Line, Session, SocketRig, socket_rig
 from .test_bridges import MINE, bridge, proposed
 from .test_sessions import COMMAND
 
@@ -24,20 +25,20 @@ GEMINI = "Gemini CLI"
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
-    async with socket_desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
 
 
 @pytest.fixture
-def file(desk: SocketDesk) -> Path:
-    file = desk.folder / "a.py"
+def file(rig: SocketRig) -> Path:
+    file = rig.folder / "a.py"
     file.write_text("one\ntwo\n")
     return file
 
 
-async def history(desk: SocketDesk, session: Session) -> list[int]:
-    return [one["seq"] for one in (await desk.does("get_messages", session.project, after_seq=0))["data"]["messages"]]
+async def history(rig: SocketRig, session: Session) -> list[int]:
+    return [one["seq"] for one in (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]]
 
 
 # Taken from the list.
@@ -45,36 +46,36 @@ async def history(desk: SocketDesk, session: Session) -> list[int]:
 
 @pytest.mark.parametrize("how", ["taken", "gives way"])
 async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, how: str
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Where the first one was: what is removed is not the new one's history."""
-    session, withdraw_all = Session(desk), TerminalSession.withdraw_all
-    event = hook_events.read(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
-    begun = desk.server.core.terminal_sessions.report
+    session, withdraw_all = Session(rig), TerminalSession.withdraw_all
+    event = hook_events.READERS["claude"](Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
+    begun = rig.server.core.terminal_sessions.report
 
     def meanwhile(closed: TerminalSession, *reason: str) -> None:
         withdraw_all(closed, *reason)
         if reason:
-            asyncio.get_running_loop().call_soon(begun, event, session.pid)
+            asyncio.get_running_loop().call_soon(begun, "claude", event, session.pid)
 
-    await session.tells("SessionEnd", reason="exit")
+    await session.reports("SessionEnd", reason="exit")
     monkeypatch.setattr(TerminalSession, "withdraw_all", meanwhile)
     if how == "taken":
-        await desk.does("project_delete", session.project)
+        await rig.does("project_delete", session.project)
     else:
         monkeypatch.setattr(sessions_module, "MOST", 2)
-        for another in (Session(desk), Session(desk)):
-            await another.tells("SessionEnd", reason="exit")
-    await until(lambda: desk.client.updates("project_deleted"))
-    assert (await desk.info(session))["desk"]["state"] == "finished"
-    assert (desk.server.folder / "data" / "desk" / session.project / "metadata.json").exists()
-    assert await history(desk, session)
+        for another in (Session(rig), Session(rig)):
+            await another.reports("SessionEnd", reason="exit")
+    await until(lambda: rig.client.updates("project_deleted"))
+    assert (await rig.info(session))["desk"]["state"] == "finished"
+    assert (rig.server.folder / "data" / "desk" / session.project / "metadata.json").exists()
+    assert await history(rig, session)
 
 
 async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_begun_anew(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, processed, second = Session(desk), Reports.processed, asyncio.Event()
+    session, processed, second = Session(rig), Reports.processed, asyncio.Event()
 
     async def slowly(reports: Reports) -> None:
         await processed(reports)
@@ -84,23 +85,23 @@ async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_b
                 await second.wait()
         second.set()
 
-    await session.tells("Stop")
+    await session.reports("Stop")
     monkeypatch.setattr(Reports, "processed", slowly)
     second.set()
-    late = asyncio.create_task(desk.does("project_delete", session.project))
+    late = asyncio.create_task(rig.does("project_delete", session.project))
     await until(lambda: not second.is_set())
     monkeypatch.setattr(Reports, "processed", processed)
-    await desk.does("project_delete", session.project)
-    await session.tells("UserPromptSubmit", prompt="Again")
+    await rig.does("project_delete", session.project)
+    await session.reports("UserPromptSubmit", prompt="Again")
     second.set()
     await late
-    assert (await desk.info(session))["desk"]["state"] == "working"
+    assert (await rig.info(session))["desk"]["state"] == "working"
 
 
 async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_the_list_is_answered(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, processed, reading = Session(desk), Reports.processed, asyncio.Event()
+    session, processed, reading = Session(rig), Reports.processed, asyncio.Event()
 
     async def for_ever(reports: Reports, text: str) -> None:
         reading.set()
@@ -111,73 +112,73 @@ async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_t
         monkeypatch.setattr(Reports, "_read_until", for_ever)
         for hook in hooks:
             payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
-            hook.say(type="hook", pid=session.pid, payload=payload)
+            hook.send(type="hook", pid=session.pid, payload=payload)
         await until(lambda: reading.is_set() and reports._calls.qsize())
 
-    await session.tells("Stop")
+    await session.reports("Stop")
     async with Line.open() as first, Line.open() as second:
         hooks = [first, second]
         monkeypatch.setattr(Reports, "processed", asked_meanwhile)
-        await desk.does("project_delete", session.project)
+        await rig.does("project_delete", session.project)
         for hook in hooks:
-            assert await hook.hear() is None, "the dialog of the agent is open: it decides"
+            assert await hook.receive() is None, "the dialog of the agent is open: it decides"
 
 
 async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_from_the_list(
-    desk: SocketDesk, file: Path
+    rig: SocketRig, file: Path
 ) -> None:
-    async with bridge(desk) as neovim:
+    async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
-        await until(lambda: desk.questions, "the question")
-        (session,) = desk.server.core.terminal_sessions
-        await desk.does("project_delete", session.id)
-        neovim.say(type="decided", id="7", text=MINE)
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+        await until(lambda: rig.questions, "the question")
+        (session,) = rig.server.core.terminal_sessions
+        await rig.does("project_delete", session.id)
+        neovim.send(type="decided", id="7", text=MINE)
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
 
 
 # The server ends.
 
 
 @contextlib.asynccontextmanager
-async def ended(desk: SocketDesk) -> AsyncIterator[None]:
+async def ended(rig: SocketRig) -> AsyncIterator[None]:
     """The sessions are closed; the socket is open still, as while agents are being ended."""
-    await desk.server.core.terminal_sessions.close("the server is ending")
+    await rig.server.core.terminal_sessions.close("the server is ending")
     yield
 
 
-async def test_what_is_decided_in_an_editor_as_the_server_ends_holds(desk: SocketDesk, file: Path) -> None:
-    async with bridge(desk) as neovim:
+async def test_what_is_decided_in_an_editor_as_the_server_ends_holds(rig: SocketRig, file: Path) -> None:
+    async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
-        await until(lambda: desk.questions, "the question")
-        async with ended(desk):
-            neovim.say(type="decided", id="7", text=MINE)
-            assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+        await until(lambda: rig.questions, "the question")
+        async with ended(rig):
+            neovim.send(type="decided", id="7", text=MINE)
+            assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
 
 
-async def test_what_a_client_has_answered_stays_answered_as_the_server_ends(desk: SocketDesk, file: Path) -> None:
-    async with bridge(desk) as neovim:
+async def test_what_a_client_has_answered_stays_answered_as_the_server_ends(rig: SocketRig, file: Path) -> None:
+    async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
-        await until(lambda: desk.questions, "the question")
-        await desk.answers(desk.questions[0])
-        assert (await neovim.hear() or {})["type"] == "answer"
-        async with ended(desk):
-            neovim.say(type="decided", id="7", text=MINE)
-            assert await neovim.hear() == {"type": "ruling", "id": "7", "won": False}
+        await until(lambda: rig.questions, "the question")
+        await rig.answers(rig.questions[0])
+        assert (await neovim.receive() or {})["type"] == "answer"
+        async with ended(rig):
+            neovim.send(type="decided", id="7", text=MINE)
+            assert await neovim.receive() == {"type": "ruling", "id": "7", "won": False}
 
 
 async def test_who_comes_as_the_server_ends_waits_for_the_next_one(
-    desk: SocketDesk, file: Path, caplog: pytest.LogCaptureFixture
+    rig: SocketRig, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = Session(desk)
-    async with bridge(desk) as neovim, Line.open() as hook:
+    session = Session(rig)
+    async with bridge(rig) as neovim, Line.open() as hook:
         proposed(neovim, file, agent=GEMINI)
-        await until(lambda: desk.questions, "the question")
-        async with ended(desk):
+        await until(lambda: rig.questions, "the question")
+        async with ended(rig):
             proposed(neovim, file, new_text=MINE, agent=GEMINI)
             payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
-            hook.say(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
-            assert await hook.hears_nothing()
-            assert await neovim.hears_nothing()
-            assert len(desk.questions) == 1
-            assert not (desk.server.folder / "data" / "desk" / session.project).exists()
+            hook.send(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
+            assert await hook.receives_nothing()
+            assert await neovim.receives_nothing()
+            assert len(rig.questions) == 1
+            assert not (rig.server.folder / "data" / "desk" / session.project).exists()
     assert not [one for one in caplog.records if one.levelname == "ERROR"]

@@ -15,7 +15,7 @@ from tests.rigs.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
 from tests.rigs.messages_stub import Block, edit, read, text, tool_use, write
 from tests.server.processes import Server, serving
 
-from .rig import Phone, ServedDesk
+from .rig import Phone, ServedWorkstation, following
 
 QUESTION = {
     "question": "Which one?",
@@ -33,21 +33,19 @@ def touch(name: str) -> Block:
 
 
 @asynccontextmanager
-async def asked(desk: ServedDesk, server: Server, *turns: Block) -> AsyncIterator[tuple[Claude, Phone]]:
+async def asked(rig: ServedWorkstation, server: Server, *turns: Block) -> AsyncIterator[tuple[Claude, Phone]]:
     """A session whose first prompt was typed, and a client that follows it."""
-    desk.model.will_say(*turns)
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+    rig.model.will_say(*turns)
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         session = await phone.session()
-        assert (session["path"], session["agent"]) == (str(desk.project), "claude")
+        assert (session["path"], session["agent"]) == (str(rig.project), "claude")
         claude.prompt("Do it")
         yield claude, phone
 
 
-async def test_a_client_allows_denies_answers_and_edits(desk: ServedDesk, server: Server) -> None:
-    poem, new = desk.file("poem.txt", POEM), desk.project / "new.txt"
+async def test_a_client_allows_denies_answers_and_edits(rig: ServedWorkstation, server: Server) -> None:
+    poem, new = rig.file("poem.txt", POEM), rig.project / "new.txt"
     turns = [
         touch("made"),
         touch("unwanted"),
@@ -57,7 +55,7 @@ async def test_a_client_allows_denies_answers_and_edits(desk: ServedDesk, server
         edit(poem, "two", "TWO"),
         text("All done."),
     ]
-    async with asked(desk, server, *turns) as (claude, phone):
+    async with asked(rig, server, *turns) as (claude, phone):
         question = await phone.question("Bash")
         assert question["input"]["command"] == "touch made"
         claude.pane.wait_for(TOOL_DIALOG)
@@ -74,26 +72,28 @@ async def test_a_client_allows_denies_answers_and_edits(desk: ServedDesk, server
         whole = {"old_string": POEM, "new_string": "one\nzwei\ndrei\n", "replace_all": False}
         await phone.answer(question, "allow", updated_input=question["input"] | whole)
         claude.pane.wait_for("All done.")
-        assert (desk.project / "made").exists()
-        assert not (desk.project / "unwanted").exists()
+        assert (rig.project / "made").exists()
+        assert not (rig.project / "unwanted").exists()
         assert new.read_text() == "mine\n"
         assert poem.read_text() == "one\nzwei\ndrei\n"
         await phone.state("finished")
-    results = ["\n".join(request.tool_results) for request in desk.model.requests]
+    results = ["\n".join(request.tool_results) for request in rig.model.requests]
     assert "not «that» one" in results[2]
     assert "Right" in results[3]
 
 
 @pytest.mark.thorough
-async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: ServedDesk, server: Server) -> None:
-    new = desk.project / "new.txt"
+async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(
+    rig: ServedWorkstation, server: Server
+) -> None:
+    new = rig.project / "new.txt"
     turns = [
         touch("made"),
         tool_use("AskUserQuestion", questions=[QUESTION]),
         write(new, "theirs\n"),
         touch("unwanted"),
     ]
-    async with asked(desk, server, *turns) as (claude, phone):
+    async with asked(rig, server, *turns) as (claude, phone):
         for tool, dialog, key in [
             ("Bash", TOOL_DIALOG, YES),
             ("AskUserQuestion", r"1\. Left", "2"),
@@ -106,33 +106,33 @@ async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: S
             late = await phone.answer(question, "allow")
             assert late["data"]["code"] == "APPROVAL_RESOLVED"
         assert new.read_text() == "theirs\n"
-        assert (desk.project / "made").exists()
-        assert not (desk.project / "unwanted").exists()
-        finished = await phone.client.hear("update", "run_finished")
+        assert (rig.project / "made").exists()
+        assert not (rig.project / "unwanted").exists()
+        finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["outcome"] == "interrupted"
         await phone.state("finished")
 
 
 @pytest.mark.thorough
-async def test_the_dialog_at_the_desk_waits_for_nobody(desk: ServedDesk, server: Server) -> None:
+async def test_the_dialog_at_the_desk_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
     """A hook that waits somewhere else for a day keeps no answer back, and is gone when its session is."""
-    async with asked(desk, server, touch("made"), touch("unwanted")) as (claude, phone):
+    async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
         await phone.question("Bash")
         claude.answer_dialog(TOOL_DIALOG, YES)
         question = await phone.question("Bash")
-        assert (desk.project / "made").exists()
+        assert (rig.project / "made").exists()
         claude.pane.wait_for(TOOL_DIALOG)
         claude.pane.press("Escape")
         assert await phone.withdrawn(question) == "answered elsewhere"
-        claude.pane.type("/exit")
-        claude.pane.press("Enter")
+        claude.pane.wait_for(r"(?m)^❯")
+        claude.prompt("/exit")
         await phone.state("ended")
         assert claude.pane.wait_for_exit() == 0
 
 
 @pytest.mark.thorough
-async def test_the_conversation_can_be_read_as_it_grows(desk: ServedDesk, server: Server) -> None:
-    async with asked(desk, server, touch("made"), text("It is *done*.")) as (_, phone):
+async def test_the_conversation_can_be_read_as_it_grows(rig: ServedWorkstation, server: Server) -> None:
+    async with asked(rig, server, touch("made"), text("It is *done*.")) as (_, phone):
         question = await phone.question("Bash")
         assert (await phone.state("waiting"))["desk"] == {"state": "waiting", "permission_mode": "default"}
         await phone.answer(question, "allow")
@@ -145,7 +145,7 @@ async def test_the_conversation_can_be_read_as_it_grows(desk: ServedDesk, server
     prompt = next(record["message"] for record in records if record["direction"] == "client")
     assert (prompt["message"], prompt["by"]) == ({"prompt": "Do it"}, "desk")
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
-    assert str(desk.project) not in json.dumps([one["message"] for one in records if one["direction"] == "claude"][-1])
+    assert str(rig.project) not in json.dumps([one["message"] for one in records if one["direction"] == "claude"][-1])
 
 
 def kind(record: dict[str, Any]) -> str:
@@ -159,8 +159,8 @@ def kind(record: dict[str, Any]) -> str:
 
 
 @pytest.mark.thorough
-async def test_a_killed_claude_has_ended(desk: ServedDesk, server: Server) -> None:
-    async with asked(desk, server, touch("made")) as (claude, phone):
+async def test_a_killed_claude_has_ended(rig: ServedWorkstation, server: Server) -> None:
+    async with asked(rig, server, touch("made")) as (claude, phone):
         question = await phone.question("Bash")
         claude.pane.kill()
         assert await phone.withdrawn(question) == "the agent's program has ended"
@@ -170,29 +170,30 @@ async def test_a_killed_claude_has_ended(desk: ServedDesk, server: Server) -> No
         assert (await phone.client.ask("project_list"))["data"]["projects"] == []
 
 
-async def test_a_run_without_anybody_before_it_waits_for_nobody(desk: ServedDesk, server: Server) -> None:
-    desk.set_up()
+async def test_a_run_without_anybody_before_it_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+    rig.set_up()
     async with server.client() as client:
-        told = desk.ask_claude(FETCH, text("Done."))
+        told = rig.ask_claude(FETCH, text("Done."))
         assert "permission" in told
         assert (await client.ask("project_list"))["data"]["projects"] == []
 
 
-async def test_a_run_of_the_server_is_not_told_twice(desk: ServedDesk, home: Any) -> None:
-    desk.set_up()
-    desk.model.will_say(touch("made"), text("Done."))
-    options = ("--no-tls", "--allow", desk.project, "--agent-path", f"claude={programs.claude()}")
+@pytest.mark.thorough
+async def test_a_run_of_the_server_is_not_told_twice(rig: ServedWorkstation, home: Any) -> None:
+    rig.set_up()
+    rig.model.will_say(touch("made"), text("Done."))
+    options = ("--no-tls", "--allow", rig.project, "--agent-path", f"claude={programs.claude()}")
     async with (
-        serving(home / "data", *options, **claude_rig.environment(desk.model)) as server,
+        serving(home / "data", *options, **claude_rig.environment(rig.model)) as server,
         server.client() as client,
     ):
-        created = await client.ask("project_create", {"path": str(desk.project), "agent": "claude", "join": True})
+        created = await client.ask("project_create", {"path": str(rig.project), "agent": "claude", "join": True})
         project = created["project_id"]
         await client.ask("execute", {"prompt": "Do it"}, project)
-        question = await client.hear("permission_request")
+        question = await client.receive("permission_request")
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
         await client.ask("permission_response", given, project)
-        await client.hear("update", "run_finished", outcome="completed")
+        await client.receive("update", "run_finished", outcome="completed")
         projects = (await client.ask("project_list"))["data"]["projects"]
         assert [one["id"] for one in projects] == [project]
-    assert (desk.project / "made").exists()
+    assert (rig.project / "made").exists()

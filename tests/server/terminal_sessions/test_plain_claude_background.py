@@ -18,7 +18,7 @@ from tests.rigs.tmux import wait_until
 from tests.server.processes import Server
 from tests.waiting import PATIENCE
 
-from .rig import Phone, ServedDesk
+from .rig import ServedWorkstation, following
 
 pytestmark = pytest.mark.thorough
 
@@ -27,12 +27,12 @@ def touch(name: str) -> Block:
     return tool_use("Bash", command=f"touch {name}", description="Make a file")
 
 
-def run_claude(desk: ServedDesk, *words: str) -> str:
+def run_claude(rig: ServedWorkstation, *words: str) -> str:
     """The output of a CLI command that does not need a terminal."""
     return subprocess.run(
         [str(programs.claude()), *words],
-        cwd=desk.project,
-        env=claude_rig.environment(desk.model),
+        cwd=rig.project,
+        env=claude_rig.environment(rig.model),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -41,11 +41,11 @@ def run_claude(desk: ServedDesk, *words: str) -> str:
 
 
 @pytest.fixture
-def daemon(desk: ServedDesk) -> Iterator[None]:
+def daemon(rig: ServedWorkstation) -> Iterator[None]:
     """The one that hosts background sessions: the CLI starts it, and it outlives them."""
-    desk.set_up()
+    rig.set_up()
     yield
-    run_claude(desk, "daemon", "stop", "--any")
+    run_claude(rig, "daemon", "stop", "--any")
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: None if processes() else True)
     for process in processes():  # on a busy machine the daemon may not take the word of it
@@ -68,35 +68,31 @@ def processes() -> list[psutil.Process]:
 
 
 @pytest.mark.usefixtures("daemon")
-async def test_a_background_session_asks_a_client(desk: ServedDesk, server: Server) -> None:
-    desk.model.will_say(touch("made"), text("Done."))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        started = await asyncio.to_thread(run_claude, desk, "--permission-mode", "default", "--bg", "Do it")
+async def test_a_background_session_asks_a_client(rig: ServedWorkstation, server: Server) -> None:
+    rig.model.will_say(touch("made"), text("Done."))
+    async with following(server) as phone:
+        started = await asyncio.to_thread(run_claude, rig, "--permission-mode", "default", "--bg", "Do it")
         assert "backgrounded" in started
         session = await phone.session()
         assert session["desk"]["background"]
         await phone.answer(await phone.question("Bash"), "allow")
-        await client.hear("update", "run_finished", outcome="completed")
+        await phone.client.receive("update", "run_finished", outcome="completed")
         assert (await phone.state("finished"))["desk"]["background"]
-        assert (desk.project / "made").exists()
-        listed = (await client.ask("project_list"))["data"]["projects"]
+        assert (rig.project / "made").exists()
+        listed = (await phone.client.ask("project_list"))["data"]["projects"]
         assert [one["id"] for one in listed] == [session["id"]]
 
 
 @pytest.mark.usefixtures("daemon")
-async def test_a_session_moved_to_the_background_is_linked(desk: ServedDesk, server: Server) -> None:
-    desk.model.will_say(text("Hello there."), text("Hello again."))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+async def test_a_session_moved_to_the_background_is_linked(rig: ServedWorkstation, server: Server) -> None:
+    rig.model.will_say(text("Hello there."), text("Hello again."))
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         before = await phone.session()
         for prompt, answer in [("First words", "Hello there."), ("Second words", "Hello again.")]:
             claude.prompt(prompt)
             claude.pane.wait_for(answer)
-            await client.hear("update", "run_finished", outcome="completed")
+            await phone.client.receive("update", "run_finished", outcome="completed")
         claude.pane.press("Left")
         claude.pane.wait_for("describe a task for a new session")
         after = await phone.session()
@@ -106,12 +102,12 @@ async def test_a_session_moved_to_the_background_is_linked(desk: ServedDesk, ser
         assert ended["desk"]["continued_in"] == after["id"] != before["id"]
         claude.pane.press("Enter")
         claude.pane.wait_for("← for agents")
-        desk.model.will_say(touch("made"), text("Done."))
+        rig.model.will_say(touch("made"), text("Done."))
         claude.prompt("More words")
         await phone.answer(await phone.question("Bash"), "allow")
         claude.pane.wait_for("Done.")
         await phone.state("finished")
-        assert (desk.project / "made").exists()
-        listed = {one["id"]: one["desk"] for one in (await client.ask("project_list"))["data"]["projects"]}
+        assert (rig.project / "made").exists()
+        listed = {one["id"]: one["desk"] for one in (await phone.client.ask("project_list"))["data"]["projects"]}
         assert listed[before["id"]]["state"] == "ended"
         assert set(listed) == {before["id"], after["id"]}

@@ -13,23 +13,21 @@ from tests.rigs import claude_rig
 from tests.rigs.messages_stub import text, tool_use
 from tests.server.processes import Server
 
-from .rig import Phone, ServedDesk
+from .rig import ServedWorkstation, following
 from .test_plain_claude import FETCH, QUESTION
 
 pytestmark = pytest.mark.thorough
 
 
-async def test_auto_mode_sometimes_asks(desk: ServedDesk, server: Server) -> None:
+async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) -> None:
     """A choice reaches a client. Behind a model that checks nothing the CLI asks in the terminal alone, which is shown."""
-    desk.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude("--permission-mode", "auto")
+    rig.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
+    async with following(server) as phone:
+        claude = rig.plain_claude("--permission-mode", "auto")
         await phone.session()
         claude.prompt("Do it")
         question = await phone.question("AskUserQuestion")
-        (info,) = (await client.ask("project_list"))["data"]["projects"]
+        (info,) = (await phone.client.ask("project_list"))["data"]["projects"]
         assert (info["desk"]["permission_mode"], info["desk"]["asks"]) == ("auto", False)
         answers = {"answers": {"Which one?": "Right"}}
         await phone.answer(question, "allow", updated_input=question["input"] | answers)
@@ -39,15 +37,15 @@ async def test_auto_mode_sometimes_asks(desk: ServedDesk, server: Server) -> Non
         assert info["approvals"] == []
 
 
-async def test_the_mode_survives_the_next_start(desk: ServedDesk) -> None:
+async def test_the_mode_survives_the_next_start(rig: ServedWorkstation) -> None:
     """Without ``disableAutoMode`` the CLI asks whether to make auto mode the default, and Enter does so."""
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"], "settings.json")
     settings.write_text('{"model": "opus"}\n')
-    desk.set_up("claude", "--ask-mode")
+    rig.set_up("claude", "--ask-mode")
     before = settings.read_text()
     for _ in range(2):
-        pane = desk.tmux.start(
-            "claude", [str(programs.claude())], cwd=desk.project, environment=claude_rig.environment(desk.model)
+        pane = rig.tmux.start(
+            "claude", [str(programs.claude())], cwd=rig.project, environment=claude_rig.environment(rig.model)
         )
         pane.wait_for(r"(?m)^❯", "manual mode on")
         pane.press("Enter")
@@ -56,5 +54,5 @@ async def test_the_mode_survives_the_next_start(desk: ServedDesk) -> None:
         assert pane.wait_for_exit() == 0
     assert json.loads(settings.read_text())["permissions"] == {"defaultMode": "default", "disableAutoMode": "disable"}
     assert settings.read_text() == before
-    desk.drawbridge("setup", "claude", "--remove", "--yes", "--json")
+    rig.drawbridge("setup", "claude", "--remove", "--yes", "--json")
     assert settings.read_text() == '{"model": "opus"}\n'

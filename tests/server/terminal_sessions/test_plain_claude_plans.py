@@ -7,7 +7,7 @@ import pytest
 from tests.rigs.messages_stub import edit, read, text
 from tests.server.processes import Server
 
-from .rig import Phone, ServedDesk
+from .rig import ServedWorkstation, following
 
 pytestmark = pytest.mark.thorough
 
@@ -15,13 +15,11 @@ PLAN = "# Plan\n\n1. Write it.\n"
 
 
 @pytest.mark.parametrize("change", ["as it is", "edited", "with accept edits"])
-async def test_an_accepted_plan_reaches_the_agent(desk: ServedDesk, server: Server, change: str) -> None:
-    notes = desk.file("notes.txt", "one\n")
-    desk.model.will_plan(PLAN, read(notes), edit(notes, "one", "two"), text("It is carried out."))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude("--permission-mode", "plan")
+async def test_an_accepted_plan_reaches_the_agent(rig: ServedWorkstation, server: Server, change: str) -> None:
+    notes = rig.file("notes.txt", "one\n")
+    rig.model.will_plan(PLAN, read(notes), edit(notes, "one", "two"), text("It is carried out."))
+    async with following(server) as phone:
+        claude = rig.plain_claude("--permission-mode", "plan")
         await phone.session()
         claude.prompt("Plan it")
         question = await phone.question("ExitPlanMode")
@@ -36,8 +34,8 @@ async def test_an_accepted_plan_reaches_the_agent(desk: ServedDesk, server: Serv
             await phone.answer(await phone.question("Edit"), "allow")
         claude.pane.wait_for("It is carried out.")
         await phone.state("finished")
-        records = (await client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
+        records = (await phone.client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
         assert "permission_withdrawn" not in [one["message"].get("subtype") for one in records]
     assert notes.read_text() == "two\n"
-    told = "\n".join(request.told for request in desk.model.requests)
+    told = "\n".join(request.told for request in rig.model.requests)
     assert ("2. Test it." in told) == (change == "edited")

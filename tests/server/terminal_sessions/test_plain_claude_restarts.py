@@ -12,7 +12,7 @@ from tests.rigs.claude_rig import TOOL_DIALOG, YES
 from tests.rigs.messages_stub import text
 from tests.server.processes import Server, serving
 
-from .rig import Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedWorkstation
 from .test_plain_claude import asked, touch
 
 
@@ -35,10 +35,10 @@ async def killed(server: Server) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_claude_asks_outlives_its_server(desk: ServedDesk, server: Server, home: Path) -> None:
+async def test_what_claude_asks_outlives_its_server(rig: ServedWorkstation, server: Server, home: Path) -> None:
     """Answered from the phone after a restart; then at the desk, while no server runs."""
-    made, another = desk.project / "made", desk.project / "another"
-    async with asked(desk, server, touch("made"), touch("another"), text("All done.")) as (claude, phone):
+    made, another = rig.project / "made", rig.project / "another"
+    async with asked(rig, server, touch("made"), touch("another"), text("All done.")) as (claude, phone):
         question = await phone.question("Bash")
         claude.pane.wait_for(TOOL_DIALOG)
         await killed(server)

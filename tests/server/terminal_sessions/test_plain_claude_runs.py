@@ -13,14 +13,14 @@ from tests.rigs.messages_stub import HOLD, failure, read, text, tool_use
 from tests.server.processes import Server
 from tests.waiting import until
 
-from .rig import Phone, ServedDesk
+from .rig import Phone, ServedWorkstation, following
 
 pytestmark = pytest.mark.thorough
 
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
     """The next run that ends so."""
-    heard = await phone.client.hear("update", "run_finished", outcome=outcome)
+    heard = await phone.client.receive("update", "run_finished", outcome=outcome)
     data: dict[str, Any] = heard["data"]["data"]
     return data
 
@@ -56,24 +56,22 @@ async def queued(prompt: str) -> None:
     await until(found, f"{prompt!r} in the queue")
 
 
-async def test_a_prompt_typed_during_a_run_is_in_the_history(desk: ServedDesk, server: Server) -> None:
+async def test_a_prompt_typed_during_a_run_is_in_the_history(rig: ServedWorkstation, server: Server) -> None:
     """Taken with a tool's result it belongs to the run; taken after it, it begins one."""
-    notes = desk.file("notes.txt", "words\n")
-    desk.model.will_say([HOLD, read(notes)], [HOLD, text("Both are done.")], text("So is the third."))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+    notes = rig.file("notes.txt", "words\n")
+    rig.model.will_say([HOLD, read(notes)], [HOLD, text("Both are done.")], text("So is the third."))
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         await phone.session()
         claude.prompt("Do the first")
-        await asyncio.to_thread(desk.model.wait_for_request, 1)
+        await asyncio.to_thread(rig.model.wait_for_request, 1)
         claude.prompt("Do the second")
         await queued("Do the second")
-        desk.model.go_on()
-        await asyncio.to_thread(desk.model.wait_for_request, 2)
+        rig.model.go_on()
+        await asyncio.to_thread(rig.model.wait_for_request, 2)
         claude.prompt("Do the third")
         await queued("Do the third")
-        desk.model.go_on()
+        rig.model.go_on()
         claude.pane.wait_for("So is the third.")
         await finished(phone)
         await finished(phone)
@@ -88,37 +86,33 @@ async def test_a_prompt_typed_during_a_run_is_in_the_history(desk: ServedDesk, s
         ]
 
 
-async def test_a_run_that_fails_or_is_interrupted_is_over(desk: ServedDesk, server: Server) -> None:
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+async def test_a_run_that_fails_or_is_interrupted_is_over(rig: ServedWorkstation, server: Server) -> None:
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         await phone.session()
-        desk.model.will_say(failure(400, "invalid_request_error", "no such thing"))
+        rig.model.will_say(failure(400, "invalid_request_error", "no such thing"))
         claude.prompt("Fail")
         assert "no such thing" in (await finished(phone, "failed"))["error"]
         await phone.state("finished")
-        desk.model.will_say([text("Let me see"), HOLD, text("…")])
+        rig.model.will_say([text("Let me see"), HOLD, text("…")])
         claude.prompt("Wait for me")
         claude.pane.wait_for("Let me see")
         claude.pane.press("Escape")
         await finished(phone, "interrupted")
         assert (await phone.state("finished"))["state"] == "IDLE"
-        desk.model.go_on()
+        rig.model.go_on()
 
 
-async def test_compacting_does_not_begin_a_run(desk: ServedDesk, server: Server) -> None:
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: Server) -> None:
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         await phone.session()
-        desk.model.will_say(text("First answer."), text("A summary."))
+        rig.model.will_say(text("First answer."), text("A summary."))
         claude.prompt("First")
         await finished(phone)
         claude.prompt("/compact")
         claude.pane.wait_for("Compacted")
-        desk.model.will_say(text("Second answer."))
+        rig.model.will_say(text("Second answer."))
         claude.prompt("Second")
         claude.pane.wait_for("Second answer.")
         await finished(phone)
@@ -131,43 +125,38 @@ async def test_compacting_does_not_begin_a_run(desk: ServedDesk, server: Server)
     ]
 
 
-async def test_a_run_lasts_as_long_as_its_background_tasks(desk: ServedDesk, server: Server) -> None:
-    desk.model.will_say(
+async def test_a_run_lasts_as_long_as_its_background_tasks(rig: ServedWorkstation, server: Server) -> None:
+    rig.model.will_say(
         tool_use("Bash", command="cat fifo", description="wait", run_in_background=True),
         text("Started."),
         text("Over."),
     )
-    os.mkfifo(desk.project / "fifo")
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+    os.mkfifo(rig.project / "fifo")
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         await phone.session()
         claude.prompt("Go")
         while "background_tasks" not in (info := await phone.state("working"))["desk"]:
             pass
         assert (info["state"], info["desk"]["background_tasks"]) == ("EXECUTING", 1)
         claude.pane.wait_for("Started.")
-        with (desk.project / "fifo").open("w"):
+        with (rig.project / "fifo").open("w"):
             pass
         claude.pane.wait_for("Over.")
         await finished(phone)
         assert (await conversation(phone)).count("completed") == 1
 
 
-@pytest.mark.thorough
-async def test_records_of_another_process_are_left_out(desk: ServedDesk, server: Server) -> None:
+async def test_records_of_another_process_are_left_out(rig: ServedWorkstation, server: Server) -> None:
     """The conversation is continued without the terminal, which does not notice."""
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         session = await phone.session()
-        desk.model.will_say(text("Hello there."))
+        rig.model.will_say(text("Hello there."))
         claude.prompt("Hello")
         await finished(phone)
-        desk.ask_claude(text("Not for the terminal."), flags=("--resume", session["session_id"]))
-        desk.model.will_say(text("Still here."))
+        rig.ask_claude(text("Not for the terminal."), flags=("--resume", session["session_id"]))
+        rig.model.will_say(text("Still here."))
         claude.prompt("Are you there?")
         claude.pane.wait_for("Still here.")
         await finished(phone)

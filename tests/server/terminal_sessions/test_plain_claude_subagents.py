@@ -11,43 +11,43 @@ from tests.rigs.messages_stub import Block, text, tool_use, write
 from tests.server.processes import Server
 from tests.waiting import PATIENCE
 
-from .rig import Phone, ServedDesk
+from .rig import Phone, ServedWorkstation, following
 
 TASK = "Write the sub file"
 WAITS = "Waiting for 1 background agent"
 BEGIN = tool_use("Agent", description="do it", prompt=TASK, subagent_type="general-purpose")
 
 
-def script(desk: ServedDesk, *subagents: Block) -> None:
-    desk.model.subagent_will_say(TASK, *subagents)
-    desk.model.will_say(BEGIN, text("It has begun."), text("I answer."), text("All is done."))
+def script(rig: ServedWorkstation, *subagents: Block) -> None:
+    rig.model.subagent_will_say(TASK, *subagents)
+    rig.model.will_say(BEGIN, text("It has begun."), text("I answer."), text("All is done."))
 
 
-async def test_a_client_answers_a_subagent(desk: ServedDesk, server: Server) -> None:
+@pytest.mark.thorough
+async def test_a_client_answers_a_subagent(rig: ServedWorkstation, server: Server) -> None:
     """The question stays open after the main agent's turn; the run ends with the subagent."""
-    new = desk.project / "sub.txt"
-    script(desk, write(new, "theirs\n"))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+    new = rig.project / "sub.txt"
+    script(rig, write(new, "theirs\n"))
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         await phone.session()
         claude.prompt("Go")
         question = await phone.question("Write")
         assert question["asked_by"]["agent_type"] == "general-purpose"
         claude.pane.wait_for(WAITS)
         claude.prompt("What is going on?")  # a turn of its own, which ends
-        desk.model.wait_for_request(3)
+        rig.model.wait_for_request(3)
         await phone.answer(question, "allow", updated_input=question["input"] | {"content": "mine\n"})
         await phone.state("finished")
         claude.pane.wait_for("finished")
     assert new.read_text() == "mine\n"
 
 
-async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, server: Server) -> None:
-    new = desk.project / "sub.txt"
-    script(desk, write(new, "theirs\n"))
-    claude = desk.plain_claude()
+@pytest.mark.thorough
+async def test_the_dialog_appears_when_no_client_is_connected(rig: ServedWorkstation, server: Server) -> None:
+    new = rig.project / "sub.txt"
+    script(rig, write(new, "theirs\n"))
+    claude = rig.plain_claude()
     claude.prompt("Go")
     claude.pane.wait_for(EDIT_DIALOG)
     async with server.client() as client:
@@ -63,14 +63,12 @@ async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, 
 
 
 @pytest.mark.slow
-async def test_the_dialog_appears_when_nobody_answers(desk: ServedDesk, server: Server) -> None:
+async def test_the_dialog_appears_when_nobody_answers(rig: ServedWorkstation, server: Server) -> None:
     """After the constant's time, with a connected client that does not answer."""
-    new = desk.project / "sub.txt"
-    script(desk, write(new, "theirs\n"))
-    async with server.client() as client:
-        phone = Phone(client)
-        await phone.follow()
-        claude = desk.plain_claude()
+    new = rig.project / "sub.txt"
+    script(rig, write(new, "theirs\n"))
+    async with following(server) as phone:
+        claude = rig.plain_claude()
         await phone.session()
         claude.prompt("Go")
         question = await phone.question("Write")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests import programs
-from tests.rigs.messages_stub import text, tool_use
+from tests.rigs.messages_stub import edit, read, text, tool_use
 from tests.rigs.neovim_rig import Neovim
 from tests.server.processes import Server, serving
+from tests.server.reviews.rig import POEM
 
-from .rig import Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedWorkstation
 
 HELD_LETTERS = "Half a line"
 
@@ -46,17 +47,17 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture
-async def server(home: Path, desk: ServedDesk) -> AsyncIterator[Server]:
-    async with serving(home / "data", "--no-tls", "--allow", desk.project) as server:
+async def server(home: Path, rig: ServedWorkstation) -> AsyncIterator[Server]:
+    async with serving(home / "data", "--no-tls", "--allow", rig.project) as server:
         yield server
 
 
 @asynccontextmanager
-async def claude_in_neovim(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
+async def claude_in_neovim(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
     """The person is in the file beside it, in the middle of a line."""
-    desk.set_up()
-    poem = desk.file("poem.txt", "one\ntwo\n")
-    neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}', size = 60 }} }}")
+    rig.set_up()
+    poem = rig.file("poem.txt", "one\ntwo\n")
+    neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}', size = 60 }} }}")
     async with server.client() as client:
         phone = Phone(client)
         await client.ask("hello", {"client": "phone"})
@@ -95,19 +96,48 @@ async def execute(phone: Phone, prompt: str, **more: Any) -> Message:
     return await phone.client.ask("execute", {"prompt": prompt, **more}, phone.project)
 
 
-async def test_a_client_prompts_it_while_the_person_types_beside_it(desk: ServedDesk, server: Server) -> None:
-    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+async def test_a_client_prompts_it_while_the_person_types_beside_it(rig: ServedWorkstation, server: Server) -> None:
+    async with claude_in_neovim(rig, server) as (neovim, phone, _):
         before = person(neovim)
-        desk.model.will_say(text("It rhymes."))
+        rig.model.will_say(text("It rhymes."))
         accepted = await execute(phone, "Does it\nrhyme? See \x1b[201~ poem.txt \x1b[31m🎉")
         assert accepted["type"] == "accepted", accepted
-        finished = await phone.client.hear("update", "run_finished")
+        finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == accepted["data"]["run_id"]
-        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in desk.model.requests[-1].told
-        assert len(desk.model.requests) == 1
+        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in rig.model.requests[-1].told
+        assert len(rig.model.requests) == 1
         neovim.pane.wait_for("It rhymes")
         assert person(neovim) == before
         assert (await prompts(phone)) == [("Does it\nrhyme? See [201~ poem.txt [31m🎉", "phone")]
+
+
+async def test_comments_reach_it_and_its_next_run_answers_them(rig: ServedWorkstation, server: Server) -> None:
+    async with claude_in_neovim(rig, server) as (neovim, phone, _):
+        song = rig.file("song.txt", POEM)
+        rig.model.checks = True
+        rig.model.will_say(read(song), edit(song, "line 3\n", "LINE 3\n"), text("Louder now."))
+        assert (await execute(phone, "Make it louder"))["type"] == "accepted"
+        await phone.answer(await phone.question("Edit"), "allow")
+        await phone.client.receive("update", "run_finished")
+        await phone.client.receive("update", "review_changed")
+        comment = {"path": "song.txt", "line": 3, "quote": "LINE 3\n", "text": "Why in capitals?"}
+        written = await phone.client.ask("review_comment", comment, phone.project)
+        id = written["data"]["data"]["comment_id"]
+        at_rest(neovim)
+        rig.model.will_say(edit(song, "LINE 3\n", "Line three\n"), text("Quieter now."))
+        drafts = (await phone.client.ask("review_get", project_id=phone.project))["data"]["drafts"]
+        sent = await phone.client.ask("review_submit", {"drafts": drafts}, phone.project)
+        assert sent["type"] == "accepted", sent
+        await phone.answer(await phone.question("Edit"), "allow")
+        finished = await phone.client.receive("update", "run_finished")
+        assert finished["data"]["data"]["run_id"] == sent["data"]["run_id"]
+        told = "### 1. `song.txt`, line 3\n```\nLINE 3\n```\n\nWhy in capitals?"
+        assert any(told in request.told for request in rig.model.requests)
+        assert [by for prompt, by in await prompts(phone) if told in prompt] == ["phone"]
+        await phone.client.receive("update", "review_changed")
+        review = (await phone.client.ask("review_get", project_id=phone.project))["data"]
+        [hunk] = [hunk for file in review["files"] for hunk in file["hunks"]]
+        assert (hunk["added"], hunk["answers"]) == ("Line three\n", [id])
 
 
 def to_terminal(neovim: Neovim, keys: str) -> None:
@@ -124,26 +154,26 @@ def at_rest(neovim: Neovim) -> None:
     neovim.wait_for(f"return ({function(SCREEN)}):find('esc to interrupt', 1, true) == nil", what="is still at work")
 
 
-async def test_a_bridge_that_is_started_again_takes_prompts_again(desk: ServedDesk, server: Server) -> None:
-    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+async def test_a_bridge_that_is_started_again_takes_prompts_again(rig: ServedWorkstation, server: Server) -> None:
+    async with claude_in_neovim(rig, server) as (neovim, phone, _):
         neovim.command("DrawbridgeRestart")
         for taken in (False, True):
             while (await phone.state("finished"))["desk"].get("prompts", False) is not taken:
                 pass
-        desk.model.will_say(text("It rhymes."))
+        rig.model.will_say(text("It rhymes."))
         assert (await execute(phone, "Does it rhyme?"))["type"] == "accepted"
         neovim.pane.wait_for("It rhymes")
 
 
-async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: Server) -> None:
-    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+async def test_what_the_person_does_there_comes_first(rig: ServedWorkstation, server: Server) -> None:
+    async with claude_in_neovim(rig, server) as (neovim, phone, _):
         for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:
             to_terminal(neovim, keys)
             wait_for_box(neovim, box)
             refused = await execute(phone, "Do it")
             assert (refused["data"]["code"], refused["data"]["retryable"]) == ("PROCESS_ACTIVE", True)
             wait_for_box(neovim, "half typed *\\n")
-        desk.model.will_say(tool_use("Bash", command="touch made", description="Make a file"), text("Done."))
+        rig.model.will_say(tool_use("Bash", command="touch made", description="Make a file"), text("Done."))
         to_terminal(neovim, "\r")
         question = await phone.question("Bash")
         neovim.wait_for(f"return ({function(SCREEN)}):find('Do you want') ~= nil", what="was not asked")
@@ -152,13 +182,13 @@ async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: 
         for method in ("paste", "submit"):  # also if the server knew nothing of the question
             answer = neovim.lua(BRIDGE_ASKS, method)
             assert answer["value"] is False if answer["ok"] else answer["code"] == "REFUSED"
-        assert not (desk.project / "made").exists()
+        assert not (rig.project / "made").exists()
         await phone.answer(question, "deny", message="no")
         await phone.state("finished")
         many = "\n".join(f"line {number}" for number in range(500))
-        desk.model.will_say(text("Many."))
+        rig.model.will_say(text("Many."))
         at_rest(neovim)
         assert (await execute(phone, many))["type"] == "accepted"
-        await phone.client.hear("update", "run_finished")
-        assert many in desk.model.requests[-1].told
+        await phone.client.receive("update", "run_finished")
+        assert many in rig.model.requests[-1].told
         assert await prompts(phone) == [("half typed", "desk"), (many, "phone")]

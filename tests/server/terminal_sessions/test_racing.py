@@ -22,7 +22,7 @@ from tests.rigs.neovim_rig import Neovim
 from tests.server.processes import Server
 from tests.waiting import PATIENCE, until
 
-from .rig import Message, Phone, ServedDesk
+from .rig import Message, Phone, ServedWorkstation
 
 DEAF_SECONDS = 0.6
 """The CLI's dialog takes no key before."""
@@ -42,10 +42,15 @@ CLICKS_AT = "setTimeout(() => document.querySelector('{0} footer .{1}')?.click()
 SETTLED = {
     "desk": r"/^(Answered elsewhere|Overruled)/",
     "Neovim": "/^Accepted with edits by Neovim/",
-    "first": "/^Accepted with (your edits|edits by first)/",
+    "first": "/^Accepted with edits by first/",
     "second": "/^Rejected by second/",
 }
 """What a page says when that one has won."""
+
+OWN = {"first": "/^Accepted with your edits/", "second": "/^Rejected by you/"}
+"""What the page of the one who has won says."""
+
+LAST_WORDS = "[...document.querySelectorAll('.settled-words')].at(-1)?.innerText"
 
 
 class Race:
@@ -73,7 +78,7 @@ class Race:
         await self._all_at_once(card(id))
         winner = await self._verdict(id)
         self.wins[winner] = self.wins.get(winner, 0) + 1
-        said = [one["data"] for one in self.witness.client.heard if id in str(one)]
+        said = [one["data"] for one in self.witness.client.received if id in str(one)]
         what = f"{texts[winner]!r} in the file, not {self.poem.read_text()!r}, after {said}"
         await until(lambda: self.poem.read_text() == texts[winner], what)
         await asyncio.to_thread(self._see_who_won, winner, card(id))
@@ -86,7 +91,7 @@ class Race:
         self.neovim.command(f"%s/agent/neovim/ | echo 'changed {number}'")
         self.neovim.pane.wait_for(f"neovim {number}")
         self.people["first"].clicks(f"{card} button:has-text('Edit')")
-        self.people["first"].fills(f"{card} textarea", mine)
+        self.people["first"].edits(mine)
         self.people["second"].clicks(f"{card} footer .no")
         self.people["second"].sees(f"{card} .rejecting")
 
@@ -110,15 +115,16 @@ class Race:
         """Both pages say who it was. Who had written something for nothing still has it."""
         first = self.people["first"]
         if winner != "first" and first("visible", css=card):
-            first.sees(f"{card} .notice", "Your edit wasn’t applied")
+            first.sees(f"{card} .notice", "What you entered wasn’t used")
             first.clicks(f"{card} button:has-text('Close')")
-        for person in self.people.values():
+        for name, person in self.people.items():
             person.loses(card)
-            person.until(f"{SETTLED[winner]}.test([...document.querySelectorAll('.settled-line')].at(-1)?.innerText)")
+            words = OWN[name] if name == winner else SETTLED[winner]
+            person.until(f"{words}.test({LAST_WORDS})")
 
     async def _verdict(self, id: str) -> str:
         """Who has won, as the witness hears it; the agent's own dialog has the last word."""
-        heard = self.witness.client.heard
+        heard = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:
                 said = [one["data"] for one in heard if one["type"] == "update"]
@@ -155,24 +161,24 @@ def _is_result(message: Message) -> bool:
     ],
 )
 async def test_one_wins_and_one_text_is_written(
-    browser: Browser, desk: ServedDesk, server: Server, rounds: int
+    browser: Browser, rig: ServedWorkstation, server: Server, rounds: int
 ) -> None:
-    poem = desk.file("poem.txt", "agent 0\n")
-    desk.set_up()
-    neovim = desk.neovim(poem)
+    poem = rig.file("poem.txt", "agent 0\n")
+    rig.set_up()
+    neovim = rig.neovim(poem)
     turns = [write(poem, f"agent {number}\n") for number in range(1, rounds + 1)]
-    desk.model.will_say(read(poem), *turns, text("All done."))
+    rig.model.will_say(read(poem), *turns, text("All done."))
     page = f"{page_of(server)}#token={server.token}"
     async with server.client() as client:
         with browser.person(page) as one, browser.person(page) as two:
             people = {"first": one, "second": two}
             for name, person in people.items():
-                person.sees(".side .empty", "No project yet")
+                person.sees(".side .empty", "No projects yet")
                 person.runs(f"localStorage.setItem('drawbridge.name', '{name}')")
                 person("reload")
             witness = Phone(client)
             await witness.follow()
-            claude = desk.claude()
+            claude = rig.claude()
             await witness.session()
             claude.prompt("Write")
             for person in people.values():

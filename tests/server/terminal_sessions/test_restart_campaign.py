@@ -70,7 +70,7 @@ async def test_servers_that_are_killed_at_any_moment(home: Path, seed: int) -> N
             client = await stack.enter_async_context(server.client())
             await client.ask("subscribe", {"topics": ["approvals"]})
             hook = await stack.enter_async_context(asking(home, command))
-            await client.hear("permission_request")
+            await client.receive("permission_request")
             answering = asyncio.create_task(answer_it(client, f"{number} first"))
             await asyncio.sleep(random.choice([0, random.uniform(0, 0.01), random.uniform(0, 0.1)]))
             server.process.kill()

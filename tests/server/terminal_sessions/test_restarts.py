@@ -1,4 +1,4 @@
-"""A server dies or restarts while an agent at a desk waits: one question stays one card, and its answer is heard once."""
+"""A server dies or restarts while an agent in a terminal waits: one question stays one card, and its answer arrives once."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ import json
 import os
 import shutil
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 
 from drawbridge.cli.hook import for_guard
+from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.terminal_sessions import carried as desk_carried
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
 from tests.guard.payloads import recorded as payload_of
 from tests.server.processes import serving
 from tests.waiting import PATIENCE, until
 
-from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 from .test_sessions import ANOTHER, COMMAND, result, said, used
 
 KNOWN_AS = "0123456789abcdef"
@@ -31,11 +34,11 @@ HOW = pytest.mark.parametrize("how", ["ended", "killed"])
 
 
 @contextlib.asynccontextmanager
-async def first_server(folder: Path, how: str) -> AsyncIterator[SocketDesk]:
+async def first_server(folder: Path, how: str) -> AsyncIterator[SocketRig]:
     """It ends in good order; or its data are what they were when it was killed."""
     data, kept = folder / "data", folder / "as-it-was"
-    async with socket_desk(folder) as desk:
-        yield desk
+    async with socket_rig(folder) as rig:
+        yield rig
         if how == "killed":
             shutil.copytree(data, kept, symlinks=True)
     if how == "killed":
@@ -46,36 +49,36 @@ async def first_server(folder: Path, how: str) -> AsyncIterator[SocketDesk]:
 def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bash") -> None:
     """As often as it is said, it is the same question."""
     payload = session.payload("PermissionRequest", tool_name=tool, tool_input=given)
-    hook.say(type="hook", pid=session.pid, payload=payload, question=KNOWN_AS)
+    hook.send(type="hook", pid=session.pid, payload=payload, question=KNOWN_AS)
 
 
 @contextlib.asynccontextmanager
-async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketDesk, Session, Line, Message]]:
+async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
     """A question at the first server, which is gone afterwards; its hook has heard no word."""
     async with contextlib.AsyncExitStack() as longer:
-        async with first_server(folder, how) as desk:
-            session = Session(desk)
-            await session.tells("UserPromptSubmit", prompt="Go")
+        async with first_server(folder, how) as rig:
+            session = Session(rig)
+            await session.reports("UserPromptSubmit", prompt="Go")
             hook = await longer.enter_async_context(Line.open())
             ask(hook, session)
-            await until(lambda: desk.questions, "the question")
-            yield desk, session, hook, desk.questions[0]
-        assert await hook.hear() is None
+            await until(lambda: rig.questions, "the question")
+            yield rig, session, hook, rig.questions[0]
+        assert await hook.receive() is None
 
 
-async def comes_again(later: SocketDesk, session: Session, hook: Line) -> None:
+async def comes_again(later: SocketRig, session: Session, hook: Line) -> None:
     ask(hook, session)
     await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
     await later.idle()
 
 
-async def open_in(desk: SocketDesk, session: Session) -> list[str]:
-    return [one["approval_id"] for one in (await desk.info(session))["approvals"]]
+async def open_in(rig: SocketRig, session: Session) -> list[str]:
+    return [one["approval_id"] for one in (await rig.info(session))["approvals"]]
 
 
-def ways(desk: SocketDesk, session: Session) -> set[str]:
+def ways(rig: SocketRig, session: Session) -> set[str]:
     """How the agent is reached that has asked."""
-    found = desk.server.core.terminal_sessions.find(session.project)
+    found = rig.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__
         for surfaces in (found.approvals._surfaces.values() if found else ())
@@ -83,8 +86,8 @@ def ways(desk: SocketDesk, session: Session) -> set[str]:
     }
 
 
-async def recorded(desk: SocketDesk, session: Session, *subtypes: str) -> list[Message]:
-    answer = await desk.does("get_messages", session.project, after_seq=0)
+async def recorded(rig: SocketRig, session: Session, *subtypes: str) -> list[Message]:
+    answer = await rig.does("get_messages", session.project, after_seq=0)
     records = [record["message"] for record in answer["data"]["messages"] if record["direction"] == "server"]
     return [one["message"] for one in records if one["subtype"] in subtypes]
 
@@ -93,17 +96,17 @@ async def recorded(desk: SocketDesk, session: Session, *subtypes: str) -> list[M
 async def test_the_same_card_is_there_before_and_after_its_hook_comes_again(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         pass
-    async with socket_desk(tmp_path) as later, Line.open() as hook:
+    async with socket_rig(tmp_path) as later, Line.open() as hook:
         info = await later.info(session)
         assert (info["state"], info["desk"]["state"]) == ("EXECUTING", "waiting")
         joined = (await later.does("project_join", session.project))["data"]["data"]
         assert joined["open_approvals"] == [question]
         await comes_again(later, session.at(later), hook)
         assert await open_in(later, session) == [question["approval_id"]]
-        assert await hook.hears_nothing()
+        assert await hook.receives_nothing()
         await later.answers(question, updated_input=ANOTHER)
-        assert await hook.hear() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
-        assert await hook.hear() is None
+        assert await hook.receive() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
+        assert await hook.receive() is None
         assert later.questions == []
         assert await recorded(later, session, "permission_withdrawn", "run_finished") == []
         assert len(await recorded(later, session, "permission_request", "run_started")) == 2
@@ -113,11 +116,11 @@ async def test_the_same_card_is_there_before_and_after_its_hook_comes_again(tmp_
 async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         pass
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         await later.answers(question, "deny", message="not now")
         async with Line.open() as hook:
             await comes_again(later, session, hook)
-            assert await hook.hear() == {"decision": {"behavior": "deny", "message": "not now"}}
+            assert await hook.receive() == {"decision": {"behavior": "deny", "message": "not now"}}
         error = await later.refusal(
             "permission_response", session.project, approval_id=question["approval_id"], decision="allow"
         )
@@ -126,16 +129,16 @@ async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(t
 
 async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_server(tmp_path: Path) -> None:
     """Killed between the two; with its input, its rules and whatever else it was."""
-    async with asked(tmp_path, "killed") as (desk, session, _, question):
-        (deaf,) = desk.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
+    async with asked(tmp_path, "killed") as (rig, session, _, question):
+        (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
         deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
-        await desk.answers(question, updated_input=ANOTHER)
-    async with socket_desk(tmp_path) as later:
+        await rig.answers(question, updated_input=ANOTHER)
+    async with socket_rig(tmp_path) as later:
         assert await open_in(later, session) == []
         for _ in range(2):  # it may be said again as long as it was not heard
             async with Line.open() as again:
                 await comes_again(later, session, again)
-                assert await again.hear() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
+                assert await again.receive() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
         error = await later.refusal(
             "permission_response", session.project, approval_id=question["approval_id"], decision="deny"
         )
@@ -147,27 +150,27 @@ async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_
 async def test_what_was_answered_at_the_desk_while_no_server_ran_is_settled(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         session.writes(used("t1", COMMAND))
-        await session.tells("Notification")
+        await session.reports("Notification")
     session.writes(result("t1"))
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         await until(lambda: not later.server.core.terminal_sessions.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
             {"approval_id": question["approval_id"], "reason": "answered elsewhere"}
         ]
         async with Line.open() as hook:
             await comes_again(later, session, hook)
-            assert await hook.hear() == {"decision": None}
+            assert await hook.receive() == {"decision": None}
         assert later.questions == []
 
 
 @HOW
 async def test_what_was_settled_before_is_no_question_after_it(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, hook, _):
-        await session.tells("Stop")
-        assert await hook.hear() == {"decision": None}
-    async with socket_desk(tmp_path) as later, Line.open() as again:
+        await session.reports("Stop")
+        assert await hook.receive() == {"decision": None}
+    async with socket_rig(tmp_path) as later, Line.open() as again:
         await comes_again(later, session, again)
-        assert await again.hear() == {"decision": None}
+        assert await again.receive() == {"decision": None}
         assert (await later.info(session))["desk"]["state"] == "finished"
 
 
@@ -177,7 +180,7 @@ async def test_who_does_not_come_again_has_no_question_any_more(
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         pass
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         await until(lambda: not later.server.core.terminal_sessions.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
             {"approval_id": question["approval_id"], "reason": "the agent no longer waits for it"}
@@ -186,29 +189,29 @@ async def test_who_does_not_come_again_has_no_question_any_more(
             ask(late, session)
             await until(lambda: later.questions, "the question")
             await later.answers(later.questions[0])
-            assert await late.hear() == {"decision": {"behavior": "allow"}}
+            assert await late.receive() == {"decision": {"behavior": "allow"}}
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was given right after the restart of the server, and the agent never fetched it."""
-    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.5)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         await later.answers(question)
         await until(lambda: later.withdrawn(question) == [session_module.NO_LONGER_WAITED], "its end")
 
 
 async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec("sleep", "60")
-    async with first_server(tmp_path, "killed") as desk:
-        session = Session(desk, pid=process.pid)
+    async with first_server(tmp_path, "killed") as rig:
+        session = Session(rig, pid=process.pid)
         async with Line.open() as hook:
             ask(hook, session)
-            await until(lambda: desk.questions, "the question")
+            await until(lambda: rig.questions, "the question")
             process.kill()
             await process.wait()
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         assert (await later.info(session))["desk"]["state"] == "ended"
         assert await open_in(later, session) == []
         (withdrawn,) = await recorded(later, session, "permission_withdrawn")
@@ -216,12 +219,12 @@ async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:
 
 
 async def test_what_is_taken_from_the_list_does_not_come_again(tmp_path: Path) -> None:
-    async with socket_desk(tmp_path) as desk, Line.open() as hook:
-        session = Session(desk)
+    async with socket_rig(tmp_path) as rig, Line.open() as hook:
+        session = Session(rig)
         ask(hook, session)
-        await until(lambda: desk.questions, "the question")
-        await desk.does("project_delete", session.project)
-        assert await hook.hear() == {"decision": None}
+        await until(lambda: rig.questions, "the question")
+        await rig.does("project_delete", session.project)
+        assert await hook.receive() == {"decision": None}
 
 
 async def test_a_server_that_does_not_know_the_question_is_asked_it(tmp_path: Path) -> None:
@@ -229,30 +232,30 @@ async def test_a_server_that_does_not_know_the_question_is_asked_it(tmp_path: Pa
     async with asked(tmp_path, "killed") as (_, session, _, _):
         pass
     shutil.rmtree(tmp_path / "data")
-    async with socket_desk(tmp_path) as other, Line.open() as hook:
+    async with socket_rig(tmp_path) as other, Line.open() as hook:
         ask(hook, session)
         await until(lambda: other.questions, "the question")
         await other.answers(other.questions[0])
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
 async def test_a_question_is_found_however_much_was_said_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk_carried, "PAGE", 7)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         session.writes(*(said(str(number)) for number in range(100)))
-        await session.tells("Notification")
-    async with socket_desk(tmp_path) as later:
+        await session.reports("Notification")
+    async with socket_rig(tmp_path) as later:
         assert await open_in(later, session) == [question["approval_id"]]
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["of a server that was ended", "of no server"])
 async def test_a_refused_question_is_not_said_again_and_again(tmp_path: Path, known: bool) -> None:
-    async with socket_desk(tmp_path) as desk, Line.open() as hook:
-        payload = Session(desk).payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
-        hook.say(
+    async with socket_rig(tmp_path) as rig, Line.open() as hook:
+        payload = Session(rig).payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
+        hook.send(
             type="hook", pid=os.getpid(), payload={**payload, "cwd": "not/whole"}, question=KNOWN_AS if known else ""
         )
-        assert await hook.hear() == ({"decision": None} if known else None)
+        assert await hook.receive() == ({"decision": None} if known else None)
 
 
 # The same with a real server and a real hook.
@@ -268,7 +271,7 @@ async def test_a_real_hook_outlives_servers_that_are_killed(home: Path) -> None:
             await client.ask("subscribe", {"topics": ["approvals"]})
             process.stdin.write(processes.as_json(payload))
             process.stdin.close()
-            question = (await client.hear("permission_request"))["data"]
+            question = (await client.receive("permission_request"))["data"]
             server.process.kill()
             await server.ended()
         async with serving(home / "data", "--no-tls") as server, server.client() as client:
@@ -289,9 +292,9 @@ async def test_a_real_hook_outlives_servers_that_are_killed(home: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def bridge(desk: SocketDesk, *pids: int) -> AsyncIterator[Line]:
+async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
     async with Line.open() as line:
-        line.say(type="bridge", editor="Neovim", folders=[str(desk.folder)], pids=pids)
+        line.send(type="bridge", editor="Neovim", folders=[str(rig.folder)], pids=pids)
         yield line
 
 
@@ -299,61 +302,61 @@ def proposed(line: Line, agent: str, pid: int | None = None) -> None:
     """Of one more connection; the file is not there."""
     texts = {"old_text": "", "new_text": "new\n"}
     said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
-    line.say(type="proposed", **said, **texts)
+    line.send(type="proposed", **said, **texts)
 
 
 @HOW
 async def test_what_gemini_proposed_is_the_same_card_in_the_same_session(tmp_path: Path, how: str) -> None:
-    async with first_server(tmp_path, how) as desk, bridge(desk) as neovim:
+    async with first_server(tmp_path, how) as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
-        await until(lambda: desk.questions, "the question")
-        (question,) = desk.questions
+        await until(lambda: rig.questions, "the question")
+        (question,) = rig.questions
         if how == "ended":
-            await desk.server.core.close("the server is ending")
-    async with socket_desk(tmp_path) as later:
+            await rig.server.core.close("the server is ending")
+    async with socket_rig(tmp_path) as later:
         (info,) = (await later.does("project_list"))["data"]["projects"]
         assert info["desk"]["state"] == "waiting"
         async with bridge(later) as neovim:
             proposed(neovim, "Gemini CLI")
-            assert await neovim.hears_nothing()
+            assert await neovim.receives_nothing()
             assert later.client.updates("project_created") == later.questions == []
             await later.answers(question)
-            assert await neovim.hear() == {"type": "answer", "id": "7", "by": "phone", "text": "new\n"}
+            assert await neovim.receive() == {"type": "answer", "id": "7", "by": "phone", "text": "new\n"}
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
 async def test_an_answer_that_was_given_meanwhile_closes_geminis_view(tmp_path: Path) -> None:
-    async with first_server(tmp_path, "killed") as desk, bridge(desk) as neovim:
+    async with first_server(tmp_path, "killed") as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
-        await until(lambda: desk.questions, "the question")
-    async with socket_desk(tmp_path) as later:
-        await later.answers(desk.questions[0], "deny")
+        await until(lambda: rig.questions, "the question")
+    async with socket_rig(tmp_path) as later:
+        await later.answers(rig.questions[0], "deny")
         async with bridge(later) as neovim:
             proposed(neovim, "Gemini CLI")
-            assert await neovim.hear() == {"type": "answer", "id": "7", "by": "phone", "text": None}
+            assert await neovim.receive() == {"type": "answer", "id": "7", "by": "phone", "text": None}
 
 
 async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
-    async with first_server(tmp_path, "killed") as desk, bridge(desk) as neovim:
+    async with first_server(tmp_path, "killed") as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
-        await until(lambda: desk.questions, "the question")
-    async with socket_desk(tmp_path) as later:
+        await until(lambda: rig.questions, "the question")
+    async with socket_rig(tmp_path) as later:
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
 async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: Path, first: str) -> None:
     given = {"file_path": "/ws/a.py", "content": "new\n"}
-    async with first_server(tmp_path, "killed") as desk, bridge(desk, os.getpid()) as neovim, Line.open() as hook:
-        session = Session(desk)
+    async with first_server(tmp_path, "killed") as rig, bridge(rig, os.getpid()) as neovim, Line.open() as hook:
+        session = Session(rig)
         ask(hook, session, given, tool="Write")
-        await until(lambda: desk.questions, "the question")
+        await until(lambda: rig.questions, "the question")
         proposed(neovim, "Claude Code", session.pid)
-        await until(lambda: len(ways(desk, session)) == 2, "the diff to be known as its own")
-    async with socket_desk(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
+        await until(lambda: len(ways(rig, session)) == 2, "the diff to be known as its own")
+    async with socket_rig(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
         if first == "hook":
             ask(hook, session, given, tool="Write")
             await until(lambda: ways(later, session) == {"HookSurface"}, "the hook")
@@ -362,9 +365,189 @@ async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: 
         if first == "bridge":
             ask(hook, session, given, tool="Write")
         await until(lambda: ways(later, session) == {"HookSurface", "BridgeSurface"}, "both")
-        assert await open_in(later, session) == [desk.questions[0]["approval_id"]]
-        neovim.say(type="decided", id="7", text="mine\n")
-        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
-        assert await hook.hear() == {"decision": None}
+        assert await open_in(later, session) == [rig.questions[0]["approval_id"]]
+        neovim.send(type="decided", id="7", text="mine\n")
+        assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        assert await hook.receive() == {"decision": None}
         (resolved,) = later.client.updates("permission_resolved")
-        assert resolved["approval_id"] == desk.questions[0]["approval_id"]
+        assert resolved["approval_id"] == rig.questions[0]["approval_id"]
+
+
+# A session that can't be read.
+
+
+def newer(directory: Path) -> Callable[[], None]:
+    file = directory / "metadata.json"
+    before = file.read_bytes()
+    file.write_bytes(before.replace(b'"version": 1', b'"version": 2'))
+
+    def undo() -> None:
+        file.write_bytes(before)
+
+    return undo
+
+
+def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
+    """A directory in the place of the file can't be read by anybody."""
+
+    def make(directory: Path) -> Callable[[], None]:
+        file, kept = directory / name, directory / "kept"
+        (directory / "metadata.json.bak").unlink(missing_ok=True)
+        file.rename(kept)
+        file.mkdir()
+
+        def undo() -> None:
+            file.rmdir()
+            kept.rename(file)
+
+        return undo
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [newer, unreadable("metadata.json"), unreadable("desk.json")],
+    ids=["newer", "metadata", "facts"],
+)
+async def test_a_session_that_can_not_be_read_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], Callable[[], None]]
+) -> None:
+    async with socket_rig(tmp_path) as rig:
+        session, other = Session(rig), Session(rig)
+        for each in (session, other):
+            await each.reports("UserPromptSubmit", prompt="Go")
+            each.writes(said("It is done."))
+            await each.reports("Stop")
+    directory = tmp_path / "data" / "desk" / session.project
+    undo = spoil(directory)
+    async with socket_rig(tmp_path) as rig:
+        assert [one.id for one in rig.server.core.terminal_sessions] == [other.project]
+        kept = {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+        await session.at(rig).reports("Stop")
+        assert {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()} == kept
+        assert len([one for one in caplog.records if "can't be read now" in one.message]) == 1
+        undo()
+        await session.reports("Stop")
+        assert [one["id"] for one in rig.client.updates("project_created")] == [session.project]
+        assert (await rig.info(session))["message_count"] > 0
+        assert await recorded(rig, session, "run_started")
+
+
+async def test_an_error_while_the_history_is_read_keeps_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with socket_rig(tmp_path) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+
+    def fail(self: object) -> None:
+        raise HistoryUnreadable("the disk reports an error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(TerminalSession, "recover", fail)
+        async with socket_rig(tmp_path) as rig:
+            assert list(rig.server.core.terminal_sessions) == []
+    async with socket_rig(tmp_path) as rig:
+        assert await recorded(rig, session, "run_started")
+
+
+async def test_a_damaged_session_is_removed(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+    directory = tmp_path / "data" / "desk" / session.project
+    (directory / "desk.json").write_text("{")
+    async with socket_rig(tmp_path) as rig:
+        assert list(rig.server.core.terminal_sessions) == []
+        assert not directory.exists()
+
+
+# A turn that continues while no server runs.
+
+
+@HOW
+@pytest.mark.parametrize("ends_by", ["a hook", "the transcript", "the next prompt", "the process"])
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["with its prompt", "without its prompt"])
+async def test_a_turn_is_one_run_over_a_restart(tmp_path: Path, how: str, ends_by: str, is_recorded: bool) -> None:
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        turn = session.turn
+        if is_recorded:
+            session.writes({"type": "user", "message": {"content": "Go"}})
+            await until_read(rig, session)
+    outcome = "completed"
+    async with socket_rig(tmp_path) as rig:
+        session.at(rig)
+        assert (await rig.info(session))["desk"]["state"] == "working"
+        assert await recorded(rig, session, "run_finished") == []
+        match ends_by:
+            case "a hook":
+                await session.reports("PostToolUse", tool_name="Bash", tool_input={"command": "ls"})
+                await session.reports("Stop", last_assistant_message="Done")
+            case "the transcript":
+                done = {"content": [{"type": "text", "text": "Done"}], "stop_reason": "end_turn"}
+                session.writes({"type": "assistant", "message": done})
+                await session.reports("Notification")
+                await session.reports("Stop", last_assistant_message="Done")
+            case "the next prompt":
+                session.turn = "the next turn"
+                await session.reports("UserPromptSubmit", prompt="More")
+            case _:
+                await session.reports("SessionEnd")
+                outcome = "interrupted"
+        runs = await recorded(rig, session, "run_started", "run_finished")
+        assert [one.get("outcome") for one in runs if one["run_id"] == turn] == [None, outcome]
+
+
+async def test_after_a_reboot_the_number_of_the_process_may_be_another_programs(tmp_path: Path) -> None:
+    async with first_server(tmp_path, "ended") as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+    file = tmp_path / "data" / "desk" / session.project / "desk.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"began": facts["began"] - 100}))
+    async with socket_rig(tmp_path) as rig:
+        assert (await rig.info(session))["desk"]["state"] == "ended"
+        assert [one["outcome"] for one in await recorded(rig, session, "run_finished")] == ["interrupted"]
+
+
+@pytest.mark.parametrize("reason", ["stop_sequence", "max_tokens", "refusal"])
+async def test_a_turn_ends_for_any_reason_over_a_restart(tmp_path: Path, reason: str) -> None:
+    async with first_server(tmp_path, "ended") as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+    async with socket_rig(tmp_path) as rig:
+        session.at(rig)
+        session.writes(
+            {"type": "assistant", "message": {"content": [{"type": "text", "text": "Oh"}], "stop_reason": reason}}
+        )
+        await session.reports("Notification")
+        assert [one["outcome"] for one in await recorded(rig, session, "run_finished")] == ["completed"]
+
+
+class AnHourLater(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(hours=1)
+
+
+async def test_a_run_has_its_start_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with first_server(tmp_path, "ended") as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+    monkeypatch.setattr(desk_carried, "datetime", AnHourLater)
+    async with socket_rig(tmp_path) as rig:
+        run = (await rig.does("project_join", session.project))["data"]["data"]["run"]
+        age = datetime.now(UTC) - datetime.fromisoformat(run["started_at"])
+        assert timedelta(hours=1) <= age < timedelta(hours=1, minutes=1)
+
+
+async def until_read(rig: SocketRig, session: Session) -> None:
+    """The server has read what the agent has written."""
+    written = len(session.transcript.read_text().splitlines())
+    found = rig.server.core.terminal_sessions.find(session.project)
+    assert found is not None
+    await rig.idle()
+    await until(lambda: found.history.count > written, "its record")

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.transcript_file import moved_to
 from tests.waiting import until
 
-from .socket_rig import Message, Session, SocketDesk, socket_desk
+from .socket_rig import Message, Session, SocketRig, socket_rig
 from .test_sessions import prompt, result, said, told, used
 
 SHELL: Message = {"id": "b1", "type": "shell", "status": "running", "command": "npm run dev"}
@@ -25,102 +26,102 @@ PLAN: Message = {"plan": "# Plan", "planFilePath": "/plans/a.md"}
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
-    async with socket_desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
 
 
-async def state(desk: SocketDesk, session: Session) -> str:
-    info: Message = (await desk.info(session))["desk"]
+async def state(rig: SocketRig, session: Session) -> str:
+    info: Message = (await rig.info(session))["desk"]
     return str(info["state"])
 
 
-def ends(desk: SocketDesk) -> list[tuple[str, str]]:
-    return [(one["run_id"], one["outcome"]) for one in desk.client.updates("run_finished")]
+def ends(rig: SocketRig) -> list[tuple[str, str]]:
+    return [(one["run_id"], one["outcome"]) for one in rig.client.updates("run_finished")]
 
 
-async def test_a_failed_request_ends_the_run(desk: SocketDesk) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
-    await session.tells("StopFailure", error="unknown", last_assistant_message="API Error: 400 nope")
-    assert await state(desk, session) == "finished"
-    (finished,) = desk.client.updates("run_finished")
+async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("StopFailure", error="unknown", last_assistant_message="API Error: 400 nope")
+    assert await state(rig, session) == "finished"
+    (finished,) = rig.client.updates("run_finished")
     assert (finished["outcome"], finished["error"]) == ("failed", "API Error: 400 nope")
 
 
-async def test_background_work_keeps_a_run_open(desk: SocketDesk) -> None:
+async def test_background_work_keeps_a_run_open(rig: SocketRig) -> None:
     """What the task reports when it ends has an id of its own, and is part of the run."""
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
-    await session.tells("Stop", background_tasks=[SUBAGENT])
-    info = await desk.info(session)
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[SUBAGENT])
+    info = await rig.info(session)
     assert (info["state"], info["desk"]["state"], info["desk"]["background_tasks"]) == ("EXECUTING", "working", 1)
-    await session.tells("SubagentStop", agent_id="a1", background_tasks=[SUBAGENT])
-    await session.tells("UserPromptSubmit", prompt="<task-notification>\n…", prompt_id="another")
-    assert ends(desk) == []
-    await session.tells("Stop", prompt_id="another", background_tasks=[])
-    assert ends(desk) == [(session.turn, "completed")]
-    assert await state(desk, session) == "finished"
+    await session.reports("SubagentStop", agent_id="a1", background_tasks=[SUBAGENT])
+    await session.reports("UserPromptSubmit", prompt="<task-notification>\n…", prompt_id="another")
+    assert ends(rig) == []
+    await session.reports("Stop", prompt_id="another", background_tasks=[])
+    assert ends(rig) == [(session.turn, "completed")]
+    assert await state(rig, session) == "finished"
 
 
-async def test_the_next_prompt_ends_a_run_that_rests(desk: SocketDesk) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
-    await session.tells("Stop", background_tasks=[SUBAGENT])
-    await session.tells("UserPromptSubmit", prompt="Now this", prompt_id="another")
-    await session.tells("Stop", prompt_id="another", background_tasks=[SUBAGENT])
-    assert await state(desk, session) == "working"
-    await session.tells("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
-    await session.tells("Stop", prompt_id="third", background_tasks=[])
-    assert ends(desk) == [("another", "completed")]  # of the first one nobody is notified: the person has moved on
-    assert await state(desk, session) == "finished"
+async def test_the_next_prompt_ends_a_run_that_rests(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[SUBAGENT])
+    await session.reports("UserPromptSubmit", prompt="Now this", prompt_id="another")
+    await session.reports("Stop", prompt_id="another", background_tasks=[SUBAGENT])
+    assert await state(rig, session) == "working"
+    await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
+    await session.reports("Stop", prompt_id="third", background_tasks=[])
+    assert ends(rig) == [("another", "completed")]  # of the first one nobody is notified: the person has moved on
+    assert await state(rig, session) == "finished"
 
 
-async def test_a_development_server_does_not_keep_a_run_open(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.1)
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
-    await session.tells("Stop", background_tasks=[SHELL])
-    assert await state(desk, session) == "working"
-    await until(lambda: ends(desk) == [(session.turn, "completed")], "the end of the run")
-    assert await state(desk, session) == "finished"
+async def test_a_development_server_does_not_keep_a_run_open(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.5)
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[SHELL])
+    assert await state(rig, session) == "working"
+    await until(lambda: ends(rig) == [(session.turn, "completed")], "the end of the run")
+    assert await state(rig, session) == "finished"
 
 
-async def test_a_silent_end_of_a_subagent_ends_the_run(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_end_of_a_subagent_ends_the_run(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
-    await session.tells("Stop", background_tasks=[SUBAGENT])
-    await session.tells("SubagentStop", agent_id="a1")
-    await until(lambda: ends(desk) == [(session.turn, "completed")], "the end of the run")
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[SUBAGENT])
+    await session.reports("SubagentStop", agent_id="a1")
+    await until(lambda: ends(rig) == [(session.turn, "completed")], "the end of the run")
 
 
 @pytest.mark.parametrize("tasks", [None, 7, [1], [{"id": 1}], "x"])
-async def test_tasks_of_an_unknown_shape_are_ignored(desk: SocketDesk, tasks: object) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
-    await session.tells("Stop", background_tasks=tasks)
-    assert await state(desk, session) == "finished"
+async def test_tasks_of_an_unknown_shape_are_ignored(rig: SocketRig, tasks: object) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=tasks)
+    assert await state(rig, session) == "finished"
 
 
-async def test_an_earlier_turns_end_does_not_end_a_later_one(desk: SocketDesk) -> None:
+async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> None:
     """A prompt that was queued begins before the hook of the turn before has reported its end."""
-    session = Session(desk)
+    session = Session(rig)
     first, second = session.turn, str(uuid.uuid4())
-    await session.tells("UserPromptSubmit", prompt="One")
+    await session.reports("UserPromptSubmit", prompt="One")
     session.writes(prompt("One"), said("done"), prompt("Two", promptId=second))
-    await session.tells("Stop", last_assistant_message="done")
-    assert await state(desk, session) == "working"
-    await session.tells("Stop", prompt_id=second, last_assistant_message="done")
-    assert await state(desk, session) == "finished"
-    assert [run for run, _ in ends(desk)][-1] == second != first
+    await session.reports("Stop", last_assistant_message="done")
+    assert await state(rig, session) == "working"
+    await session.reports("Stop", prompt_id=second, last_assistant_message="done")
+    assert await state(rig, session) == "finished"
+    assert [run for run, _ in ends(rig)][-1] == second != first
 
 
-async def test_a_copied_conversation_is_not_taken_for_new_runs(desk: SocketDesk) -> None:
+async def test_a_copied_conversation_is_not_taken_for_new_runs(rig: SocketRig) -> None:
     """A fork's file is written with the first new prompt, when its hook has reported already."""
-    session = Session(desk)
-    await session.tells("SessionStart", source="fork")
-    await session.tells("UserPromptSubmit", prompt="New")
+    session = Session(rig)
+    await session.reports("SessionStart", source="fork")
+    await session.reports("UserPromptSubmit", prompt="New")
     session.writes(
         prompt("Old", promptId="of-before"),
         prompt("[Request interrupted by user]", promptId="of-before"),
@@ -129,31 +130,31 @@ async def test_a_copied_conversation_is_not_taken_for_new_runs(desk: SocketDesk)
         prompt("New"),
         said("done"),
     )
-    await session.tells("PostToolUse", tool_name="Bash", tool_input={})
-    assert await state(desk, session) == "working"
-    await session.tells("Stop", last_assistant_message="done")
-    assert await state(desk, session) == "finished"
-    assert ends(desk) == [(session.turn, "completed")]
+    await session.reports("PostToolUse", tool_name="Bash", tool_input={})
+    assert await state(rig, session) == "working"
+    await session.reports("Stop", last_assistant_message="done")
+    assert await state(rig, session) == "finished"
+    assert ends(rig) == [(session.turn, "completed")]
     session.writes(prompt("New", promptId="next"), prompt("[Request interrupted by user]", promptId="next"))
-    await session.tells("Notification")
-    assert await state(desk, session) == "finished"
-    assert ends(desk)[1:] == [("next", "interrupted")]
+    await session.reports("Notification")
+    assert await state(rig, session) == "finished"
+    assert ends(rig)[1:] == [("next", "interrupted")]
 
 
-async def test_a_summary_does_not_begin_a_run(desk: SocketDesk) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+async def test_a_summary_does_not_begin_a_run(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"), said("done"))
-    await session.tells("Stop", last_assistant_message="done")
+    await session.reports("Stop", last_assistant_message="done")
     session.writes(prompt("This session is being continued …", isCompactSummary=True, promptId="compact"))
-    await session.tells("SessionStart", source="compact", prompt_id="compact")
-    assert await state(desk, session) == "finished"
-    assert await told(desk, session) == ["> Go", "done"]
+    await session.reports("SessionStart", source="compact", prompt_id="compact")
+    assert await state(rig, session) == "finished"
+    assert await told(rig, session) == ["> Go", "done"]
 
 
-async def test_a_prompt_typed_during_a_run_is_kept(desk: SocketDesk) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     queued = {"type": "queued_command", "prompt": "And this", "commandMode": "prompt", "origin": {"kind": "human"}}
     blocks = [{"type": "text", "text": "With a picture"}, {"type": "image", "source": {}}]
     session.writes(
@@ -166,8 +167,8 @@ async def test_a_prompt_typed_during_a_run_is_kept(desk: SocketDesk) -> None:
         {"type": "attachment", "attachment": {"type": "queued_command", "prompt": 7}},
         said("Both done."),
     )
-    await session.tells("Stop", last_assistant_message="Both done.")
-    assert await told(desk, session) == [
+    await session.reports("Stop", last_assistant_message="Both done.")
+    assert await told(rig, session) == [
         "> Go",
         "tool_use",
         "tool_result",
@@ -175,27 +176,27 @@ async def test_a_prompt_typed_during_a_run_is_kept(desk: SocketDesk) -> None:
         "> With a picture",
         "Both done.",
     ]
-    assert ends(desk) == [(session.turn, "completed")]
+    assert ends(rig) == [(session.turn, "completed")]
 
 
-async def test_what_another_process_adds_is_left_out(desk: SocketDesk) -> None:
+async def test_what_another_process_adds_is_left_out(rig: SocketRig) -> None:
     """A run of the server that continues the conversation; what was there before is this session's past."""
-    session = Session(desk)
+    session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
-    await session.tells("SessionStart", source="resume")
+    await session.reports("SessionStart", source="resume")
     session.writes(prompt("Elsewhere", entrypoint="sdk-cli", promptId="new"), said("there") | {"entrypoint": "sdk-cli"})
-    await session.tells("Notification", notification_type="idle_prompt")
-    assert await state(desk, session) == "finished"
-    assert await told(desk, session) == ["> Before", "was here"]
+    await session.reports("Notification", notification_type="idle_prompt")
+    assert await state(rig, session) == "finished"
+    assert await told(rig, session) == ["> Before", "was here"]
 
 
-async def test_a_conversation_that_is_open_is_known(desk: SocketDesk) -> None:
-    open_in_terminal = desk.server.core.terminal_sessions.open_in_terminal
-    session = Session(desk)
+async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
+    open_in_terminal = rig.server.core.terminal_sessions.open_in_terminal
+    session = Session(rig)
     assert not open_in_terminal(session.id)
-    await session.tells("SessionStart", source="startup")
+    await session.reports("SessionStart", source="startup")
     assert open_in_terminal(session.id)
-    await session.tells("SessionEnd", reason="exit")
+    await session.reports("SessionEnd", reason="exit")
     assert not open_in_terminal(session.id)
 
 
@@ -211,136 +212,134 @@ def parks(session: Session, job: str | None, **more: Message) -> None:
     )
 
 
-async def test_a_session_moved_to_the_background_has_ended(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "RESTING_SECONDS", 0.05)
-    session, successor = Session(desk), Session(desk)
+async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session, successor = Session(rig), Session(rig)
     session.writes(prompt("Go"), said("done"))
-    await session.tells("Stop", last_assistant_message="done")
-    await successor.tells("SessionStart", background=True, source="fork")
+    await session.reports("Stop", last_assistant_message="done")
+    await successor.reports("SessionStart", background=True, source="fork")
     parks(session, successor.id[:8])
-    await until(lambda: _state(desk, session) == "ended", "its end")
-    info = (await desk.info(session))["desk"]
+    await until(lambda: _state(rig, session) == "ended", "its end")
+    info = (await rig.info(session))["desk"]
     assert info["continued_in"] == successor.project
-    assert (await desk.info(successor))["desk"]["background"]
-    await session.tells("UserPromptSubmit", prompt="Back again", prompt_id="another")
-    info = (await desk.info(session))["desk"]
+    assert (await rig.info(successor))["desk"]["background"]
+    await session.reports("UserPromptSubmit", prompt="Back again", prompt_id="another")
+    info = (await rig.info(session))["desk"]
     assert (info["state"], info.get("continued_in")) == ("working", None)
 
 
 @pytest.mark.parametrize("job", [None, "../../x", "", 7, "0123456789"])
 async def test_an_unknown_state_of_the_process_changes_nothing(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, job: str | None
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch, job: str | None
 ) -> None:
-    monkeypatch.setattr(session_module, "RESTING_SECONDS", 0.01)
-    session = Session(desk)
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.01)
+    session = Session(rig)
     session.writes(prompt("Go"), said("done"))
-    await session.tells("Stop", last_assistant_message="done")
+    await session.reports("Stop", last_assistant_message="done")
     parks(session, job)
-    await asyncio.gather(*(session.tells("Notification") for _ in range(5)))
-    assert await state(desk, session) == "finished"
+    await asyncio.gather(*(session.reports("Notification") for _ in range(5)))
+    assert await state(rig, session) == "finished"
 
 
-async def test_a_spare_background_session_is_not_shown(desk: SocketDesk) -> None:
-    spare = Session(desk)
-    await spare.tells("SessionStart", background=True, source="startup")
-    assert (await desk.does("project_list"))["data"]["projects"] == []
-    await spare.tells("UserPromptSubmit", background=True, prompt="Do it")
-    assert (await desk.info(spare))["desk"]["background"]
+async def test_a_spare_background_session_is_not_shown(rig: SocketRig) -> None:
+    spare = Session(rig)
+    await spare.reports("SessionStart", background=True, source="startup")
+    assert (await rig.does("project_list"))["data"]["projects"] == []
+    await spare.reports("UserPromptSubmit", background=True, prompt="Do it")
+    assert (await rig.info(spare))["desk"]["background"]
 
 
-def _state(desk: SocketDesk, session: Session) -> str:
-    found = desk.server.core.terminal_sessions.find(session.project)
+def _state(rig: SocketRig, session: Session) -> str:
+    found = rig.server.core.terminal_sessions.find(session.project)
     return found.phase if found else ""
 
 
 # Answers that don't reach the agent.
 
 
-async def test_an_accepted_plan_is_sent_with_its_input(desk: SocketDesk) -> None:
+async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
     """Without it the CLI ignores that it was accepted (2.1.329)."""
-    session = Session(desk)
+    session = Session(rig)
     async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow", "updatedInput": PLAN}}
-    await session.tells("PostToolUse", tool_name="ExitPlanMode", tool_input=PLAN)
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow", "updatedInput": PLAN}}
+    await session.reports("PostToolUse", tool_name="ExitPlanMode", tool_input=PLAN)
     async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
-        await desk.answers(question, remember=True)
+        await rig.answers(question, remember=True)
         mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         verdict = {"behavior": "allow", "updatedInput": PLAN, "updatedPermissions": [mode]}
-        assert await hook.hear() == {"decision": verdict}
+        assert await hook.receive() == {"decision": verdict}
 
 
-async def test_a_plan_rejected_at_the_desk_is_settled(desk: SocketDesk) -> None:
+async def test_a_plan_rejected_at_the_desk_is_settled(rig: SocketRig) -> None:
     """The agent's own call has no input: the CLI adds the plan for the question."""
-    session = Session(desk)
+    session = Session(rig)
     async with session.asks("ExitPlanMode", **PLAN) as (_, question):
         call = used("t1", {})
         call["message"]["content"][0]["name"] = "ExitPlanMode"
         session.writes(call, result("t1", toolDenialKind="user-rejected"))
-        await session.tells("Notification")
-        assert desk.withdrawn(question) == ["answered elsewhere"]
+        await session.reports("Notification")
+        assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
 async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
-    session = Session(desk)
+    session = Session(rig)
     async with session.asks("NewTool", **PLAN) as (_, question):
-        await desk.answers(question)
-    await session.tells("Notification", notification_type="permission_prompt")
-    (reason,) = desk.withdrawn(question)
+        await rig.answers(question)
+    await session.reports("Notification", notification_type="permission_prompt")
+    (reason,) = rig.withdrawn(question)
     assert reason == "overruled: the answer did not reach the agent, which still asks in its terminal"
-    info = (await desk.info(session))["desk"]
+    info = (await rig.info(session))["desk"]
     assert (info["state"], info["in_terminal"]) == ("waiting", True)
 
 
-async def test_a_later_dialog_does_not_overrule_another_answer(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record does not contain a subagent's calls, and a denied call is not asked again."""
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
-    session = Session(desk)
+    session = Session(rig)
     subagent: Message = {"agent_id": "a1"}
     async with session.asks(more=subagent, command="touch one") as (_, allowed):
-        await desk.answers(allowed)
+        await rig.answers(allowed)
     async with session.asks(command="touch two") as (_, denied):
-        await desk.answers(denied, "deny")
-    await session.tells("Notification", notification_type="permission_prompt")
-    assert desk.withdrawn(allowed) == desk.withdrawn(denied) == []
+        await rig.answers(denied, "deny")
+    await session.reports("Notification", notification_type="permission_prompt")
+    assert rig.withdrawn(allowed) == rig.withdrawn(denied) == []
 
 
 @pytest.mark.parametrize("type", ["permission_prompt", "agent_needs_input"])
-async def test_a_dialog_without_a_question_is_shown(desk: SocketDesk, type: str) -> None:
+async def test_a_dialog_without_a_question_is_shown(rig: SocketRig, type: str) -> None:
     """Behind some gateways the terminal asks without the hook that could be answered."""
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go", permission_mode="auto")
-    await session.tells("Notification", notification_type=type)
-    info = (await desk.info(session))["desk"]
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go", permission_mode="auto")
+    await session.reports("Notification", notification_type=type)
+    info = (await rig.info(session))["desk"]
     assert (info["state"], info["in_terminal"]) == ("waiting", True)
-    await session.tells("PostToolUse", tool_name="Bash", tool_input={"command": "ls"})
-    assert "in_terminal" not in (await desk.info(session))["desk"]
+    await session.reports("PostToolUse", tool_name="Bash", tool_input={"command": "ls"})
+    assert "in_terminal" not in (await rig.info(session))["desk"]
 
 
-async def test_a_notification_of_an_answered_dialog_is_ignored(desk: SocketDesk) -> None:
-    session = Session(desk)
+async def test_a_notification_of_an_answered_dialog_is_ignored(rig: SocketRig) -> None:
+    session = Session(rig)
     async with session.asks(command="ls") as (_, question):
-        await desk.answers(question)
-    await session.tells("Notification", notification_type="permission_prompt")
-    assert await state(desk, session) == "working"
-    assert desk.withdrawn(question) == []
+        await rig.answers(question)
+    await session.reports("Notification", notification_type="permission_prompt")
+    assert await state(rig, session) == "working"
+    assert rig.withdrawn(question) == []
 
 
-async def test_the_card_shows_the_reason(desk: SocketDesk) -> None:
+async def test_the_card_shows_the_reason(rig: SocketRig) -> None:
     more: Message = {"decision_reason": "3 consecutive actions were blocked", "blocked_path": "/etc/passwd"}
-    async with Session(desk).asks(more=more, command="ls") as (_, question):
+    async with Session(rig).asks(more=more, command="ls") as (_, question):
         assert (question["reason"], question["blocked_path"]) == tuple(more.values())
         assert "asked_by" not in question
 
 
-async def test_why_it_asks_is_bounded(desk: SocketDesk) -> None:
+async def test_why_it_asks_is_bounded(rig: SocketRig) -> None:
     more: Message = {"decision_reason": "r" * 50_000, "blocked_path": "/" * 50_000}
-    async with Session(desk).asks(more=more, command="ls") as (_, question):
+    async with Session(rig).asks(more=more, command="ls") as (_, question):
         assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)
 
 

@@ -13,51 +13,53 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.agents import catalog
+from drawbridge.guard import calls
+from drawbridge.server.terminal_sessions import hook_events, transcript_file
+from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
-from drawbridge.server.terminal_sessions import transcript_file
 from tests.waiting import PATIENCE, until
 
-from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 COMMAND: Message = {"command": "touch made"}
 ANOTHER: Message = {"command": "touch another"}
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
-    async with socket_desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
 
 
-async def test_a_session_is_in_the_list_by_itself_and_says_how_it_stands(desk: SocketDesk) -> None:
-    session = Session(desk)
-    await session.tells("SessionStart", source="startup")
-    (created,) = desk.client.updates("project_created")
+async def test_a_session_is_in_the_list_by_itself_and_says_how_it_stands(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("SessionStart", source="startup")
+    (created,) = rig.client.updates("project_created")
     assert (created["id"], created["agent"], created["session_id"]) == (session.project, "claude", session.id)
-    assert (created["path"], created["state"], created["desk"]["state"]) == (str(desk.folder), "IDLE", "finished")
-    await session.tells("UserPromptSubmit", prompt="Go")
-    assert (await desk.info(session))["desk"]["state"] == "working"
+    assert (created["path"], created["state"], created["desk"]["state"]) == (str(rig.folder), "IDLE", "finished")
+    await session.reports("UserPromptSubmit", prompt="Go")
+    assert (await rig.info(session))["desk"]["state"] == "working"
     async with session.asks(**COMMAND):
-        info = await desk.info(session)
+        info = await rig.info(session)
         assert (info["state"], info["desk"]["state"]) == ("EXECUTING", "waiting")
         assert [one["tool_name"] for one in info["approvals"]] == ["Bash"]
-        await session.tells("Stop")
-    assert (await desk.info(session))["desk"] == {"state": "finished", "permission_mode": "default"}
-    await session.tells("SessionEnd", reason="exit")
-    assert (await desk.info(session))["desk"]["state"] == "ended"
-    assert [one["outcome"] for one in desk.client.updates("run_finished")] == ["completed"]
+        await session.reports("Stop")
+    assert (await rig.info(session))["desk"] == {"state": "finished", "permission_mode": "default"}
+    await session.reports("SessionEnd", reason="exit")
+    assert (await rig.info(session))["desk"]["state"] == "ended"
+    assert [one["outcome"] for one in rig.client.updates("run_finished")] == ["completed"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])
-async def test_a_mode_in_which_nothing_is_asked_is_said(desk: SocketDesk, mode: str) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go", permission_mode=mode)
-    assert (await desk.info(session))["desk"] == {"state": "working", "permission_mode": mode, "asks": False}
+async def test_a_mode_in_which_nothing_is_asked_is_said(rig: SocketRig, mode: str) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go", permission_mode=mode)
+    assert (await rig.info(session))["desk"] == {"state": "working", "permission_mode": mode, "asks": False}
 
 
-async def test_an_answer_reaches_the_agent_in_its_own_words(desk: SocketDesk) -> None:
-    session = Session(desk)
+async def test_an_answer_reaches_the_agent_in_its_own_words(rig: SocketRig) -> None:
+    session = Session(rig)
     suggestions = [{"type": "addRules", "rules": [{"toolName": "Bash"}], "behavior": "allow", "destination": "session"}]
     cases: list[tuple[Message, Message]] = [
         ({}, {"behavior": "allow"}),
@@ -66,25 +68,25 @@ async def test_an_answer_reaches_the_agent_in_its_own_words(desk: SocketDesk) ->
     ]
     for answer, verdict in cases:
         async with session.asks(**COMMAND) as (hook, question):
-            said = await desk.answers(question, **answer)
+            said = await rig.answers(question, **answer)
             assert said["data"]["data"]["by"] == "phone"
-            assert await hook.hear() == {"decision": verdict}
-            assert await hook.hear() is None
+            assert await hook.receive() == {"decision": verdict}
+            assert await hook.receive() is None
     async with Line.open() as hook:
         payload = session.payload(
             "PermissionRequest", tool_name="Bash", tool_input=COMMAND, permission_suggestions=suggestions
         )
-        hook.say(type="hook", pid=session.pid, payload=payload)
-        await until(lambda: len(desk.questions) == 4, "the question")
-        await desk.answers(desk.questions[-1], remember=True)
-        assert await hook.hear() == {"decision": {"behavior": "allow", "updatedPermissions": suggestions}}
+        hook.send(type="hook", pid=session.pid, payload=payload)
+        await until(lambda: len(rig.questions) == 4, "the question")
+        await rig.answers(rig.questions[-1], remember=True)
+        assert await hook.receive() == {"decision": {"behavior": "allow", "updatedPermissions": suggestions}}
 
 
-async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk) -> None:
-    file = desk.folder / "a.py"
+async def test_a_change_is_shown_as_what_the_file_would_become(rig: SocketRig) -> None:
+    file = rig.folder / "a.py"
     file.write_text("one\ntwo\n")
     given: Message = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
-    async with Session(desk).asks("Edit", **given) as (_, question):
+    async with Session(rig).asks("Edit", **given) as (_, question):
         assert question["proposal"] == {"path": str(file), "old_text": "one\ntwo\n", "new_text": "one\nTWO\n"}
 
 
@@ -99,24 +101,24 @@ async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk)
     ],
 )
 async def test_what_shows_that_it_was_answered_at_the_desk_withdraws_a_question(
-    desk: SocketDesk, event: str, more: Message
+    rig: SocketRig, event: str, more: Message
 ) -> None:
-    session = Session(desk)
+    session = Session(rig)
     async with session.asks(**COMMAND) as (hook, question):
-        await session.tells(event, **more)
-        assert await hook.hear() is None
-        assert desk.withdrawn(question) == ["answered elsewhere"]
+        await session.reports(event, **more)
+        assert await hook.receive() is None
+        assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
 @pytest.mark.parametrize(
     ("event", "more"), [("SessionEnd", {"reason": "exit"}), ("SessionStart", {"source": "resume"})]
 )
-async def test_the_end_of_the_program_is_not_an_answer(desk: SocketDesk, event: str, more: Message) -> None:
-    session = Session(desk)
+async def test_the_end_of_the_program_is_not_an_answer(rig: SocketRig, event: str, more: Message) -> None:
+    session = Session(rig)
     async with session.asks(**COMMAND) as (hook, question):
-        await session.tells(event, **more)
-        assert await hook.hear() is None
-        assert desk.withdrawn(question) == ["the agent's program has ended"]
+        await session.reports(event, **more)
+        assert await hook.receive() is None
+        assert rig.withdrawn(question) == ["the agent's program has ended"]
 
 
 @pytest.mark.parametrize(
@@ -131,69 +133,69 @@ async def test_the_end_of_the_program_is_not_an_answer(desk: SocketDesk, event: 
         ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND, "agent_id": "a1"}),
     ],
 )
-async def test_what_says_nothing_about_a_question_leaves_it_open(desk: SocketDesk, event: str, more: Message) -> None:
-    session = Session(desk)
+async def test_what_says_nothing_about_a_question_leaves_it_open(rig: SocketRig, event: str, more: Message) -> None:
+    session = Session(rig)
     async with session.asks(**COMMAND) as (hook, question):
-        await session.tells(event, **more)
-        await Session(desk).tells("Stop")
-        assert await desk.is_open(question)
-        assert await hook.hears_nothing()
+        await session.reports(event, **more)
+        await Session(rig).reports("Stop")
+        assert await rig.is_open(question)
+        assert await hook.receives_nothing()
 
 
-async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its_file(desk: SocketDesk) -> None:
-    session = Session(desk)
-    given: Message = {"file_path": str(desk.folder / "a.py"), "content": "theirs"}
+async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its_file(rig: SocketRig) -> None:
+    session = Session(rig)
+    given: Message = {"file_path": str(rig.folder / "a.py"), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
-        await session.tells("PostToolUse", tool_name="Write", tool_input={**given, "content": "mine"})
-        assert desk.withdrawn(question) == ["answered elsewhere"]
+        await session.reports("PostToolUse", tool_name="Write", tool_input={**given, "content": "mine"})
+        assert rig.withdrawn(question) == ["answered elsewhere"]
 
 
-async def test_a_hook_that_is_ended_takes_its_question_with_it(desk: SocketDesk) -> None:
-    async with Session(desk).asks(**COMMAND) as (hook, question):
+async def test_a_hook_that_is_ended_takes_its_question_with_it(rig: SocketRig) -> None:
+    async with Session(rig).asks(**COMMAND) as (hook, question):
         await hook.close()
-        await until(lambda: desk.withdrawn(question) == ["answered elsewhere"], "its end")
+        await until(lambda: rig.withdrawn(question) == ["answered elsewhere"], "its end")
 
 
-async def test_the_agent_has_the_last_word(desk: SocketDesk) -> None:
+async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
     """Both were answered in the same moment, and it has heard the terminal first."""
-    session = Session(desk)
+    session = Session(rig)
     overruled = "overruled: it was {} in the terminal at the same moment"
     async with session.asks(**COMMAND) as (_, question):
-        await desk.answers(question, "deny")
-        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
-        assert desk.withdrawn(question) == [overruled.format("allowed")]
+        await rig.answers(question, "deny")
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+        assert rig.withdrawn(question) == [overruled.format("allowed")]
     async with session.asks(**COMMAND) as (_, question):
-        await desk.answers(question, updated_input=ANOTHER)
-        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
-        assert desk.withdrawn(question) == [overruled.format("allowed as it was")]
+        await rig.answers(question, updated_input=ANOTHER)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+        assert rig.withdrawn(question) == [overruled.format("allowed as it was")]
     async with session.asks(**COMMAND) as (_, question):
-        await desk.answers(question)
+        await rig.answers(question)
         session.writes(used("t1", COMMAND), result("t1", toolDenialKind="user-rejected"))
-        await session.tells("Notification")
-        assert desk.withdrawn(question) == [overruled.format("rejected")]
-    file = desk.folder / "a.py"
+        await session.reports("Notification")
+        assert rig.withdrawn(question) == [overruled.format("rejected")]
+    file = rig.folder / "a.py"
     given: Message = {"file_path": str(file), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
-        await desk.answers(question, updated_input={**given, "content": "mine"})
+        await rig.answers(question, updated_input={**given, "content": "mine"})
         file.write_text("theirs")
-        await session.tells("PostToolUse", tool_name="Write", tool_input=given)
-        assert desk.withdrawn(question) == [overruled.format("allowed with another text")]
+        await session.reports("PostToolUse", tool_name="Write", tool_input=given)
+        assert rig.withdrawn(question) == [overruled.format("allowed with another text")]
 
 
-async def test_what_was_decided_and_done_is_not_mentioned_again(desk: SocketDesk) -> None:
-    session = Session(desk)
+async def test_what_was_decided_and_done_is_not_mentioned_again(rig: SocketRig) -> None:
+    session = Session(rig)
     async with session.asks(**COMMAND) as (_, question):
-        await desk.answers(question)
-        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+        await rig.answers(question)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
     async with session.asks(**ANOTHER) as (_, denied):
-        await desk.answers(denied, "deny")
+        await rig.answers(denied, "deny")
         session.writes(used("t1", ANOTHER), result("t1", toolDenialKind="hook"))
-        await session.tells("Stop")
+        await session.reports("Stop")
     async with session.asks(**COMMAND) as (_, changed):
-        await desk.answers(changed, updated_input=ANOTHER)
-        await session.tells("PostToolUse", tool_name="Bash", tool_input=ANOTHER)
-        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
-    assert [desk.withdrawn(each) for each in (question, denied, changed)] == [[], [], []]
+        await rig.answers(changed, updated_input=ANOTHER)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=ANOTHER)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+    assert [rig.withdrawn(each) for each in (question, denied, changed)] == [[], [], []]
 
 
 def used(id: str, given: Message) -> Message:
@@ -217,9 +219,9 @@ def prompt(text: str, **more: Any) -> Message:
 # The conversation.
 
 
-async def told(desk: SocketDesk, session: Session) -> list[str]:
+async def told(rig: SocketRig, session: Session) -> list[str]:
     """The texts of the history, in order."""
-    answer = await desk.does("get_messages", session.project, after_seq=0)
+    answer = await rig.does("get_messages", session.project, after_seq=0)
     texts = []
     for record in answer["data"]["messages"]:
         message = record["message"]
@@ -230,8 +232,8 @@ async def told(desk: SocketDesk, session: Session) -> list[str]:
     return texts
 
 
-async def test_only_what_was_said_is_taken_from_the_conversations_file(desk: SocketDesk) -> None:
-    session = Session(desk)
+async def test_only_what_was_said_is_taken_from_the_conversations_file(rig: SocketRig) -> None:
+    session = Session(rig)
     session.writes(
         {"type": "file-history-snapshot", "snapshot": "secret"},
         prompt("<command-name>/clear</command-name>"),
@@ -248,44 +250,45 @@ async def test_only_what_was_said_is_taken_from_the_conversations_file(desk: Soc
         file.write(b'nonsense\n[]\n{"type": "assistant"}\n{"type":"user","uuid":"x","message":{"content":7}}\n')
         file.write(json.dumps({**said("half \ud800"), "uuid": "y"}).encode() + b"\n")
         file.write(json.dumps({**said("not yet whole"), "uuid": "z"}).encode()[:-3])
-    await session.tells("Stop", last_assistant_message="half \ufffd")
-    assert await told(desk, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
-    answer = await desk.does("get_messages", session.project, after_seq=0)
+    await session.reports("Stop", last_assistant_message="half \ufffd")
+    assert await told(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
+    answer = await rig.does("get_messages", session.project, after_seq=0)
     assert "secret" not in json.dumps(answer)
     # Nobody is called for what was over before we came.
-    assert [one["run_id"] for one in desk.client.updates("run_finished")] == [session.turn]
+    assert [one["run_id"] for one in rig.client.updates("run_finished")] == [session.turn]
 
 
-async def test_of_a_long_conversation_the_end_is_taken(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_a_long_conversation_the_end_is_taken(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_file, "BEGIN_BYTES", 2_000)
-    session = Session(desk)
-    session.writes(*(said(f"{number}") for number in range(100)))
-    await session.tells("Stop")
-    taken = await told(desk, session)
+    session = Session(rig)
+    session.writes(prompt("Count\nto 100"), *(said(f"{number}") for number in range(100)))
+    await session.reports("Stop")
+    taken = await told(rig, session)
+    assert (await rig.info(session))["title"] == "Count to 100"
     assert 1 < len(taken) < 15
     assert taken == [str(number) for number in range(100 - len(taken), 100)]
 
 
-async def test_after_a_restart_each_line_is_there_once(desk: SocketDesk, tmp_path: Path) -> None:
-    session = Session(desk)
+async def test_after_a_restart_each_line_is_there_once(rig: SocketRig, tmp_path: Path) -> None:
+    session = Session(rig)
     session.writes(prompt("Go"), said("one"))
-    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(**COMMAND) as (hook, question):
-        await desk.server.core.close("the server is ending")
-        assert await hook.hear() is None
-        assert desk.withdrawn(question) == ["the server is ending"]
+        await rig.server.core.close("the server is ending")
+        assert await hook.receive() is None
+        assert rig.withdrawn(question) == ["the server is ending"]
     session.writes(said("two"))
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         info = await later.info(session)
-        assert (info["desk"]["state"], info["state"]) == ("finished", "IDLE")
+        assert (info["desk"]["state"], info["state"]) == ("working", "EXECUTING")
         session.writes(said("three"))
-        await session.at(later).tells("Notification")
+        await session.at(later).reports("Notification")
         assert await told(later, session) == ["> Go", "one", "two", "three"]
 
 
 @pytest.mark.parametrize("trick", ["elsewhere", "another name", "a link", "a link on the way", "up and down"])
-async def test_no_other_file_is_read(desk: SocketDesk, tmp_path: Path, trick: str) -> None:
-    session = Session(desk)
+async def test_no_other_file_is_read(rig: SocketRig, tmp_path: Path, trick: str) -> None:
+    session = Session(rig)
     session.writes(said("secret"))
     own = session.transcript
     if trick == "elsewhere":
@@ -301,105 +304,103 @@ async def test_no_other_file_is_read(desk: SocketDesk, tmp_path: Path, trick: st
         own.parent.symlink_to(tmp_path / "directory")
     else:
         session.transcript = own.parent / ".." / own.parent.name / own.name
-    await session.tells("Stop")
-    assert await told(desk, session) == []
+    await session.reports("Stop")
+    assert await told(rig, session) == []
 
 
 # What clients can do with it, and what they can't.
 
 
-async def test_it_is_steered_at_the_desk(desk: SocketDesk) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+async def test_it_is_steered_at_the_desk(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     for type, data in [("execute", {"prompt": "x"}), ("agent_kill", {}), ("set_mode", {"mode": "plan"})]:
-        error = await desk.refusal(type, session.project, **data)
+        error = await rig.refusal(type, session.project, **data)
         assert error.code == "NOT_SUPPORTED", error
-    assert (await desk.refusal("project_join", "desk_nobody")).code == "NOT_SUPPORTED"
-    assert (await desk.info(session))["desk"]["state"] == "working"
+    assert (await rig.refusal("project_join", "desk_nobody")).code == "NOT_SUPPORTED"
+    assert (await rig.info(session))["desk"]["state"] == "working"
 
 
-async def test_it_can_be_forked_into_a_project_of_its_directory(desk: SocketDesk) -> None:
-    session = Session(desk)
-    name = "".join(sign if sign.isalnum() else "-" for sign in str(desk.folder))
+async def test_it_can_be_forked_into_a_project_of_its_directory(rig: SocketRig) -> None:
+    session = Session(rig)
+    name = "".join(sign if sign.isalnum() else "-" for sign in str(rig.folder))
     session.transcript = session.transcript.parent.with_name(name) / session.transcript.name
     session.writes(prompt("Go"), said("one"))
-    await session.tells("Stop")
-    project = str((await desk.does("project_create", path=str(desk.folder), join=True))["project_id"])
-    await desk.does("session_fork", project, session_id=session.id)
-    process = await desk.server.running(desk.client, project)
+    await session.reports("Stop")
+    project = str((await rig.does("project_create", path=str(rig.folder), join=True))["project_id"])
+    await rig.does("session_fork", project, session_id=session.id)
+    process = await rig.server.running(rig.client, project)
     assert (process.launch.fork_from, process.launch.resume) == (session.id, False)
     process.ends()
 
 
-async def test_it_can_be_taken_from_the_list_with_all_that_was_kept(desk: SocketDesk, tmp_path: Path) -> None:
-    session = Session(desk)
+async def test_it_can_be_taken_from_the_list_with_all_that_was_kept(rig: SocketRig, tmp_path: Path) -> None:
+    session = Session(rig)
     session.writes(said("one"))
-    await session.tells("Stop")
-    await desk.does("project_delete", session.project)
-    assert (await desk.does("project_list"))["data"]["projects"] == []
-    assert [one["project_id"] for one in desk.client.updates("project_deleted")] == [session.project]
+    await session.reports("Stop")
+    await rig.does("project_delete", session.project)
+    assert (await rig.does("project_list"))["data"]["projects"] == []
+    assert [one["project_id"] for one in rig.client.updates("project_deleted")] == [session.project]
     assert list((tmp_path / "data" / "desk").iterdir()) == []
     assert session.transcript.exists()
-    await session.tells("UserPromptSubmit", prompt="Again")
-    assert (await desk.info(session))["desk"]["state"] == "working"
+    await session.reports("UserPromptSubmit", prompt="Again")
+    assert (await rig.info(session))["desk"]["state"] == "working"
 
 
-async def test_a_prompt_that_comes_as_it_is_taken_from_the_list_is_typed_nowhere(desk: SocketDesk) -> None:
+async def test_a_prompt_that_comes_as_it_is_taken_from_the_list_is_typed_nowhere(rig: SocketRig) -> None:
     """Behind what the session is still working on."""
-    session = Session(desk)
-    await session.tells("Stop")
-    going = asyncio.create_task(desk.does("project_delete", session.project))
+    session = Session(rig)
+    await session.reports("Stop")
+    going = asyncio.create_task(rig.does("project_delete", session.project))
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE):
-        assert (await desk.refusal("execute", session.project, prompt="go")).code == "PROJECT_NOT_FOUND"
+        assert (await rig.refusal("execute", session.project, prompt="go")).code == "PROJECT_NOT_FOUND"
     await going
 
 
 async def test_an_agent_that_is_heard_of_as_it_is_taken_from_the_list_begins_anew(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, heard_of, rmtree = Session(desk), threading.Event(), shutil.rmtree
+    session, heard_of, rmtree = Session(rig), threading.Event(), shutil.rmtree
 
     def slowly(path: Path, **how: Any) -> None:
         heard_of.wait(PATIENCE)
         rmtree(path, **how)
 
     monkeypatch.setattr(shutil, "rmtree", slowly)
-    await session.tells("Stop")
-    going = asyncio.create_task(desk.does("project_delete", session.project))
-    await until(lambda: desk.server.core.terminal_sessions.find(session.project) is None)
-    await session.tells("UserPromptSubmit", prompt="Again")
+    await session.reports("Stop")
+    going = asyncio.create_task(rig.does("project_delete", session.project))
+    await until(lambda: rig.server.core.terminal_sessions.find(session.project) is None)
+    await session.reports("UserPromptSubmit", prompt="Again")
     heard_of.set()
     await going
     async with session.asks("Bash", command="ls") as (hook, question):
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
-    assert (await desk.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    assert (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
 
 
-async def test_the_oldest_that_have_ended_give_way(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_that_have_ended_give_way(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions_module, "MOST", 3)
-    sessions = [Session(desk) for _ in range(5)]
+    sessions = [Session(rig) for _ in range(5)]
     for session in sessions[:3]:
-        await session.tells("Stop")
-    await sessions[1].tells("SessionEnd")
-    await sessions[3].tells("Stop")
-    await until(lambda: len(list(desk.server.core.terminal_sessions)) == 3, "room")
-    await sessions[4].tells("Stop")  # none has ended: it is not shown
-    shown = [one["id"] for one in (await desk.does("project_list"))["data"]["projects"]]
+        await session.reports("Stop")
+    await sessions[1].reports("SessionEnd")
+    await sessions[3].reports("Stop")
+    await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
+    await sessions[4].reports("Stop")  # none has ended: it is not shown
+    shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
     assert shown == [sessions[number].project for number in (0, 2, 3)]
 
 
-async def test_a_program_that_is_gone_without_a_word_has_ended(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_module, "RESTING_SECONDS", 0.05)
+async def test_a_program_that_is_gone_without_a_word_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     process = await asyncio.create_subprocess_exec("sleep", "60")
-    session = Session(desk, pid=process.pid)
-    await session.tells("Stop")
+    session = Session(rig, pid=process.pid)
+    await session.reports("Stop")
     process.kill()
     await process.wait()
-    await until(lambda: [one.phase for one in desk.server.core.terminal_sessions] == ["ended"], "its end")
+    await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
 
 
 # Bad input.
@@ -422,19 +423,39 @@ async def test_a_program_that_is_gone_without_a_word_has_ended(
         b"no line at all",
     ],
 )
-async def test_nonsense_at_the_socket_changes_nothing(desk: SocketDesk, line: bytes) -> None:
+async def test_nonsense_at_the_socket_changes_nothing(rig: SocketRig, line: bytes) -> None:
     async with Line.open() as peer:
-        peer.send(line)
+        peer.send_bytes(line)
         peer._writer.write_eof()
-        assert await peer.hear() is None
-    assert (await desk.does("project_list"))["data"]["projects"] == []
-    session = Session(desk)
-    await session.tells("Stop")
-    assert (await desk.info(session))["desk"]["state"] == "finished"
+        assert await peer.receive() is None
+    assert (await rig.does("project_list"))["data"]["projects"] == []
+    session = Session(rig)
+    await session.reports("Stop")
+    assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
-async def test_halves_of_characters_are_no_reason_to_lose_a_question(desk: SocketDesk) -> None:
-    async with Session(desk).asks(command="echo \ud800") as (hook, question):
+async def test_only_hooks_that_can_be_read_are_followed(rig: SocketRig, caplog: pytest.LogCaptureFixture) -> None:
+    """A hook of another agent does not appear as Claude Code's, and its agent need not wait for it."""
+    session = Session(rig)
+    asks = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
+    async with Line.open() as line:
+        line.send(type="hook", agent="gemini", pid=session.pid, payload=asks)
+        assert await line.receive() is None
+    assert (await rig.does("project_list"))["data"]["projects"] == []
+    assert "'gemini'" in caplog.text
+    async with Line.open() as line:
+        line.send(type="hook", agent="claude", pid=session.pid, payload=asks)
+        await until(lambda: rig.questions, "the question")
+    assert (await rig.info(session))["agent"] == "claude"
+
+
+def test_the_hooks_that_report_can_be_read() -> None:
+    reporting = {row.name for row in catalog.ROWS if row.hooks and calls.dialect(row.name).session is not None}
+    assert set(hook_events.READERS) == reporting
+
+
+async def test_halves_of_characters_are_no_reason_to_lose_a_question(rig: SocketRig) -> None:
+    async with Session(rig).asks(command="echo \ud800") as (hook, question):
         assert question["input"] == {"command": "echo \ufffd"}
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}

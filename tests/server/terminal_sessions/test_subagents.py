@@ -12,7 +12,7 @@ import pytest
 from drawbridge.server.terminal_sessions import session as session_module
 from tests.waiting import until
 
-from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 COMMAND: Message = {"command": "touch made"}
 SUBAGENT: Message = {"agent_id": "a1", "agent_type": "general-purpose"}
@@ -21,66 +21,66 @@ HANDED_OVER = ["asked in the terminal: it can only be answered there now"]
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
-    async with socket_desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
 
 
-def standing(desk: SocketDesk, session: Session) -> Message:
+def standing(rig: SocketRig, session: Session) -> Message:
     """The state that clients get, whether or not one follows the session."""
-    found = desk.server.core.terminal_sessions.find(session.project)
+    found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]
     return {name: value for name, value in info.items() if name != "permission_mode"}
 
 
-async def test_a_connected_client_answers_a_subagent(desk: SocketDesk) -> None:
-    session = Session(desk)
+async def test_a_connected_client_answers_a_subagent(rig: SocketRig) -> None:
+    session = Session(rig)
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
         assert question["asked_by"] == SUBAGENT
-        assert await hook.hears_nothing()
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
-    assert standing(desk, session) == {"state": "working", "background_tasks": 1}
+        assert await hook.receives_nothing()
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    assert standing(rig, session) == {"state": "working", "background_tasks": 1}
 
 
 @pytest.mark.parametrize("follower", ["nobody", "only watches", "another directory"])
 async def test_without_a_client_it_is_asked_in_the_terminal(
-    desk: SocketDesk, follower: str, monkeypatch: pytest.MonkeyPatch
+    rig: SocketRig, follower: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if follower == "only watches":
-        desk.client.decides = False
+        rig.client.decides = False
     elif follower == "another directory":
-        monkeypatch.setattr(desk.client, "sees", lambda path: False)
+        monkeypatch.setattr(rig.client, "sees", lambda path: False)
     else:
-        desk.server.core.gone(desk.client)
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+        rig.server.core.gone(rig.client)
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     async with session.question_of(SUBAGENT, **COMMAND) as hook:
-        assert await hook.hear() is None
-    assert standing(desk, session) == {"state": "waiting", "in_terminal": True}
-    await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
-    assert (standing(desk, session))["state"] == "working"
+        assert await hook.receive() is None
+    assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
+    await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+    assert (standing(rig, session))["state"] == "working"
 
 
-async def test_the_wait_for_a_client_is_bounded(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
-        assert await hook.hear() is None
-        assert desk.withdrawn(question) == HANDED_OVER
-        error = await desk.refusal("permission_response", session.project, **_allowed(question))
+        assert await hook.receive() is None
+        assert rig.withdrawn(question) == HANDED_OVER
+        error = await rig.refusal("permission_response", session.project, **_allowed(question))
         assert error.code == "APPROVAL_RESOLVED"
-    assert standing(desk, session) == {"state": "waiting", "in_terminal": True}
+    assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
 
 
-async def test_the_main_agent_may_wait_longer(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its dialog is usable all the time."""
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
-    async with Session(desk).asks(**COMMAND) as (hook, question):
-        assert await hook.hears_nothing()
-        assert await desk.is_open(question)
+    async with Session(rig).asks(**COMMAND) as (hook, question):
+        assert await hook.receives_nothing()
+        assert await rig.is_open(question)
 
 
 @pytest.mark.parametrize(
@@ -96,32 +96,32 @@ async def test_the_main_agent_may_wait_longer(desk: SocketDesk, monkeypatch: pyt
         ("Notification", {"notification_type": "permission_prompt"}),
     ],
 )
-async def test_other_events_leave_it_open(desk: SocketDesk, event: str, more: Message) -> None:
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+async def test_other_events_leave_it_open(rig: SocketRig, event: str, more: Message) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
-        await session.tells(event, **more)
-        assert desk.withdrawn(question) == []
-        assert standing(desk, session) == {"state": "waiting"} | _at_rest(standing(desk, session))
-        await desk.answers(question)
-        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+        await session.reports(event, **more)
+        assert rig.withdrawn(question) == []
+        assert standing(rig, session) == {"state": "waiting"} | _at_rest(standing(rig, session))
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_main_question_ends_with_its_turn_alone(desk: SocketDesk) -> None:
-    session = Session(desk)
+async def test_a_main_question_ends_with_its_turn_alone(rig: SocketRig) -> None:
+    session = Session(rig)
     async with (
         session.asks(**COMMAND) as (_, main),
         session.asks(more=SUBAGENT, command="touch other") as (_, subagents),
     ):
-        await session.tells("Stop", background_tasks=[TASK])
-        assert desk.withdrawn(main) == ["answered elsewhere"]
-        assert desk.withdrawn(subagents) == []
+        await session.reports("Stop", background_tasks=[TASK])
+        assert rig.withdrawn(main) == ["answered elsewhere"]
+        assert rig.withdrawn(subagents) == []
 
 
-async def test_a_subagent_that_is_stopped_does_not_wait(desk: SocketDesk) -> None:
-    async with Session(desk).asks(more=SUBAGENT, **COMMAND) as (hook, question):
+async def test_a_subagent_that_is_stopped_does_not_wait(rig: SocketRig) -> None:
+    async with Session(rig).asks(more=SUBAGENT, **COMMAND) as (hook, question):
         await hook.close()
-        await until(lambda: desk.withdrawn(question) == ["the agent no longer waits for it"], "its end")
+        await until(lambda: rig.withdrawn(question) == ["the agent no longer waits for it"], "its end")
 
 
 @pytest.mark.parametrize(
@@ -132,28 +132,28 @@ async def test_a_subagent_that_is_stopped_does_not_wait(desk: SocketDesk) -> Non
         ("SessionEnd", {"reason": "exit"}),
     ],
 )
-async def test_a_dialog_in_the_terminal_is_over(desk: SocketDesk, event: str, more: Message) -> None:
-    desk.client.decides = False
-    session = Session(desk)
+async def test_a_dialog_in_the_terminal_is_over(rig: SocketRig, event: str, more: Message) -> None:
+    rig.client.decides = False
+    session = Session(rig)
     async with session.question_of(SUBAGENT, **COMMAND) as hook:
-        assert await hook.hear() is None
-    await session.tells(event, **more)
-    assert "in_terminal" not in standing(desk, session)
+        assert await hook.receive() is None
+    await session.reports(event, **more)
+    assert "in_terminal" not in standing(rig, session)
 
 
 async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with socket_desk(tmp_path) as desk:
-        session = Session(desk)
-        await session.tells("UserPromptSubmit", prompt="Go")
+    async with socket_rig(tmp_path) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
         async with first_hook(session):
-            await until(lambda: bool(desk.questions), "the question")
-            await desk.server.core.close("the server is ending")
+            await until(lambda: bool(rig.questions), "the question")
+            await rig.server.core.close("the server is ending")
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
-    async with socket_desk(tmp_path) as later:
+    async with socket_rig(tmp_path) as later:
         await until(lambda: not _open(later, session), "its end")
         assert standing(later, session) == {"state": "waiting", "in_terminal": True, "background_tasks": 1}
-        await session.at(later).tells("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
-        await session.tells("Stop", prompt_id="another", background_tasks=[])
+        await session.at(later).reports("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+        await session.reports("Stop", prompt_id="another", background_tasks=[])
         assert standing(later, session) == {"state": "finished"}
         assert [one["outcome"] for one in later.client.updates("run_finished")] == ["completed"]
 
@@ -163,12 +163,12 @@ async def first_hook(session: Session) -> AsyncIterator[Line]:
     """One that asks again at the next server, where it finds one."""
     async with Line.open() as line:
         payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
-        line.say(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
+        line.send(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
         yield line
 
 
-def _open(desk: SocketDesk, session: Session) -> bool:
-    found = desk.server.core.terminal_sessions.find(session.project)
+def _open(rig: SocketRig, session: Session) -> bool:
+    found = rig.server.core.terminal_sessions.find(session.project)
     return found is None or bool(found.approvals)
 
 
@@ -180,19 +180,17 @@ def _at_rest(info: Message) -> Message:
     return {"background_tasks": info["background_tasks"]} if "background_tasks" in info else {}
 
 
-async def test_a_later_dialog_of_a_subagent_overrules_nothing(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_later_dialog_of_a_subagent_overrules_nothing(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CLI notifies the person of the dialog that was handed over; the main agent's answer has arrived all the same."""
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.05)
-    session = Session(desk)
-    await session.tells("UserPromptSubmit", prompt="Go")
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(command="make test") as (hook, question):
-        await desk.answers(question)
-        assert await hook.hear() is not None
+        await rig.answers(question)
+        assert await hook.receive() is not None
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, second):
-        assert await hook.hear() is None
-    assert desk.withdrawn(second) == HANDED_OVER
-    await session.tells("Notification", notification_type="permission_prompt")
-    assert desk.withdrawn(question) == []
+        assert await hook.receive() is None
+    assert rig.withdrawn(second) == HANDED_OVER
+    await session.reports("Notification", notification_type="permission_prompt")
+    assert rig.withdrawn(question) == []

@@ -19,6 +19,7 @@ from drawbridge.agents.acp import prompts, questions
 from drawbridge.agents.acp.calls import REPORTS, Calls
 from drawbridge.agents.acp.messages import Incoming, Params, Update, read_as
 from drawbridge.agents.acp.opening import Opening, Request
+from drawbridge.agents.acp.reports import KINDS, Reports
 from drawbridge.agents.acp.text import Pieces, is_piece
 from drawbridge.agents.base import (
     AgentLine,
@@ -78,6 +79,7 @@ class AcpConversation:
         self._pieces = Pieces()
         self._costs = Costs(None if launch.resume or launch.fork_from else 0.0)
         self._calls = Calls()
+        self._reports = Reports(launch.state)
         self._questions: dict[str, _OpenQuestion] = {}
         self._asked = 0
         self._requests = 0
@@ -123,26 +125,27 @@ class AcpConversation:
         if message.method != "session/update" or params is None:
             return [*self._whole(), line]
         update = read_as(Update, params.update) or Update()
+        about = self._reports.update(params.update) if update.sessionUpdate in KINDS else []
         match update.sessionUpdate:
             case "user_message_chunk":
                 return []
             case kind if not self._ready and kind in REPLAYED:
-                return []
+                return about
             case "usage_update":
                 if isinstance(update.cost, dict) and update.cost.get("currency") == "USD":
                     self._costs.add(amount(update.cost.get("amount")))
-                return [msgspec.structs.replace(line, durable=False)]
+                return [msgspec.structs.replace(line, durable=False), *about]
             case "current_mode_update":
                 self._opening.opened.in_mode(update.currentModeId)
                 return [*self._whole(), line, *self._in_mode()]
             case "config_option_update":
                 self._opening.opened.with_options(update.configOptions)
-                return [*self._whole(), line, *self._in_mode()]
+                return [*self._whole(), line, *self._in_mode(), *self._of_model()]
         session_id = params.sessionId if isinstance(params.sessionId, str) else ""
         if update.sessionUpdate in REPORTS:
             self._calls.report(session_id, params.update)
         if not is_piece(update):
-            return [*self._whole(), line]
+            return [*self._whole(), line, *about]
         said = [] if self._pieces.fits(session_id, update) else self._whole()
         self._pieces.add(session_id, update, data)
         return [*said, msgspec.structs.replace(line, durable=False)] if self._partial else said
@@ -150,6 +153,9 @@ class AcpConversation:
     def _in_mode(self) -> list[Output]:
         known = self._opening.current_mode() if self._ready else None
         return [] if known is None else [known]
+
+    def _of_model(self) -> list[Output]:
+        return self._reports.opened(self._opening.opened) if self._ready else []
 
     def _whole(self) -> list[Output]:
         """Completes the message in progress, before something else follows."""
@@ -195,7 +201,7 @@ class AcpConversation:
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
             said = [SessionIdentified(self._session_id), AgentLine(data)]
-        return [*said, *self._in_mode(), *self._send_prompt()] if self._ready else said
+        return [*said, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else said
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
         said = [*self._whole(), AgentLine(data)]
@@ -313,6 +319,9 @@ class AcpConversation:
             self._waited_for.discard(id)
             if what == "mode" and not message.failed:
                 self._opening.opened.in_mode(request.params[value])
+            elif not message.failed:
+                self._opening.opened.with_model(wanted)
+                return [*self._of_model(), Replied(id, None)]
             return [Replied(id, wire.fault(message.error).text if message.failed else None)]
 
         request = self._opening.choice(what, wanted)

@@ -11,11 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from drawbridge.agents import process
-from drawbridge.agents.acp import opening
+from drawbridge.agents.acp import opening, reports
 from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.listing import Listing
-from drawbridge.agents.base import Event, Exited, Launch, Remembered, Sessions
+from drawbridge.agents.attached import is_text
+from drawbridge.agents.base import AgentState, Event, Exited, Launch, Remembered, Sessions
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.proposals import read_file
 
@@ -25,6 +28,11 @@ LISTING_SECONDS: Final = 15.0
 """Seconds for an agent to start and list its conversations."""
 
 
+def usable(files: str | None) -> str | None:
+    """The directory of ``Launch.files`` if it exists: an agent may not start with another one."""
+    return files if files is not None and os.path.isdir(files) else None
+
+
 class Acp:
     """Any ACP agent. ``command`` starts it; ``title`` is its name for people."""
 
@@ -32,6 +40,7 @@ class Acp:
     own_modes = True
     sees = True
     sessions: Sessions | None = None
+    embeds = staticmethod(is_text)  # what else it can read is known once it runs
     own: Mapping[str, str] = MappingProxyType({})
     """Environment variables for it alone."""
 
@@ -49,6 +58,9 @@ class Acp:
         opening.check(launch.options, self.title)
         command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
         return await self._run(command, launch, emit)
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        return reports.last_state(lines, session_id)
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations that the agent stores for this directory, newest first; empty if it can't list them.
@@ -81,6 +93,7 @@ class Acp:
 
     async def _run(self, command: Sequence[str], launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
+        launch = msgspec.structs.replace(launch, files=usable(launch.files))
         conversation = AcpConversation(self.title, launch, read_file, version("drawbridge"))
         return await process.start(
             self.title, command, launch.directory, variables, conversation, emit, launch.confinement

@@ -99,6 +99,15 @@ class Opened(Struct):
                 return Choices("session/set_config_option", {"configId": option["id"]}, "value", values, current)
         return None
 
+    def listed_models(self) -> list[Any]:
+        """The models to choose, as the agent describes them."""
+        if isinstance(self.models, dict):
+            listed = self.models.get("availableModels")
+            return listed if isinstance(listed, list) else []
+        options = self.configOptions if isinstance(self.configOptions, list) else []
+        found = (one.get("options") for one in options if isinstance(one, dict) and one.get("category") == "model")
+        return list(_flat(next(found, None)))
+
     def with_options(self, options: object) -> None:
         """The agent has changed its options. codex-acp (2.6.0) reports a new mode in this way alone."""
         self.configOptions = options
@@ -110,9 +119,18 @@ class Opened(Struct):
         """The agent has changed its mode."""
         if isinstance(self.modes, dict):
             self.modes["currentModeId"] = mode
+        self._set("mode", mode)
+
+    def with_model(self, model: object) -> None:
+        """The agent has changed its model."""
+        if isinstance(self.models, dict):
+            self.models["currentModelId"] = model
+        self._set("model", model)
+
+    def _set(self, category: str, value: object) -> None:
         for option in self.configOptions if isinstance(self.configOptions, list) else ():
-            if isinstance(option, dict) and option.get("category") == "mode":
-                option["currentValue"] = mode
+            if isinstance(option, dict) and option.get("category") == category:
+                option["currentValue"] = value
 
 
 class Request(Struct, frozen=True):
@@ -151,6 +169,8 @@ class Opening:
                     raise AgentUnusable("VALIDATION_FAILED", text)
                 if what == "mode":
                     self.opened.in_mode(modes.chosen(wanted, self._offered()))
+                else:
+                    self.opened.with_model(wanted)
 
     def _offered(self) -> tuple[str, ...]:
         choices = self.opened.choices("mode")
@@ -211,6 +231,8 @@ class Opening:
                     "VALIDATION_FAILED", f"options.add_dirs: {self._name} does not accept additional directories."
                 )
             params["additionalDirectories"] = list(launch.options.add_dirs)
+        if launch.files is not None and abilities.add_dirs:
+            params["additionalDirectories"] = [*launch.options.add_dirs, launch.files]
         if launch.fork_from is not None:
             if not abilities.forks:
                 raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't copy a conversation. Resume it instead.")
@@ -272,8 +294,12 @@ def _strings(listed: object, key: str) -> Iterator[str]:
 
 
 def _values(listed: object) -> Iterator[str]:
-    """Flattens options, which may be in groups."""
+    yield from _strings(list(_flat(listed)), "value")
+
+
+def _flat(listed: object) -> Iterator[dict[str, Any]]:
+    """Options without the groups in which they may be."""
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):
-            yield from _strings([one], "value")
-            yield from _values(one.get("options"))
+            yield one
+            yield from _flat(one.get("options"))

@@ -7,27 +7,38 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
 from drawbridge.agents.base import Attachment
 from drawbridge.agents.output import valid
 from drawbridge.core.errors import BadArgument
 
 
 def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``abilities``: the agent's ``promptCapabilities``. Raises ``BadArgument`` for an attachment that it can't read."""
-    return [*(_block(one, abilities) for one in attachments), {"type": "text", "text": valid(text)}]
+    """``abilities``: the agent's ``promptCapabilities``. Raises ``BadArgument`` for an attachment that is neither readable in
+    a prompt nor stored."""
+    blocks, stored = [], []
+    for one in attachments:
+        block = _block(one, abilities)
+        if block is not None:
+            blocks.append(block)
+        elif one.path is not None:
+            stored.append(one)
+        else:
+            problem = f"{valid(one.name or 'attachment')} ({media_type(one)}) can't be read by this agent."
+            raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.")
+    return [*blocks, {"type": "text", "text": with_paths(text, stored)}]
 
 
-def _block(attachment: Attachment, abilities: Mapping[str, Any]) -> dict[str, Any]:
-    media_type = attachment.media_type.partition(";")[0].strip().lower()
-    kind = media_type.partition("/")[0]
+def _block(attachment: Attachment, abilities: Mapping[str, Any]) -> dict[str, Any] | None:
+    """None for a file that can't be a part of the prompt."""
+    type = media_type(attachment)
+    kind = type.partition("/")[0]
+    if kind in ("image", "audio") and abilities.get(kind) is True and len(attachment.data) <= LARGEST:
+        return {"type": kind, "mimeType": type, "data": base64.b64encode(attachment.data).decode()}
+    text = text_of(attachment)
+    if text is None:
+        return None
     name = valid(attachment.name or "attachment")
-    if kind in ("image", "audio") and abilities.get(kind) is True:
-        return {"type": kind, "mimeType": media_type, "data": base64.b64encode(attachment.data).decode()}
-    try:
-        text = attachment.data.decode()
-    except UnicodeDecodeError:
-        problem = f"{name} ({media_type}) can't be read by this agent."
-        raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.") from None
     if abilities.get("embeddedContext") is not True:
         return {"type": "text", "text": f"{name}:\n\n{text}"}
     resource = {"uri": f"attachment:///{quote(name)}", "mimeType": "text/plain", "text": text}

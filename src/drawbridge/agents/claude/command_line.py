@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from drawbridge.agents import catalog
 from drawbridge.agents import environment as common
 from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Launch, Options
 from drawbridge.agents.modes import BYPASS
 
-OLDEST: Final = (2, 0, 0)
+OLDEST: Final = catalog.AGENTS["claude"].oldest
 """The first version with the stream format used here; also the minimum of the official SDKs."""
 
 LONGEST_ARGUMENT: Final = 100_000
@@ -34,12 +35,13 @@ STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_PATTERN: Final = re.compile(r"[\x00-\x1f\x7f()*?!\[\]{}\\,]")
 _CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def arguments(launch: Launch) -> list[str]:
     """All flags. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value; the text names the option."""
-    return [*STREAM, *_session(launch), *_flags(launch.options)]
+    return [*STREAM, *_session(launch), *_flags(launch.options), *_files(launch.files)]
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
@@ -90,6 +92,14 @@ def _flags(options: Options) -> Iterator[str]:
         if not (options.max_budget_usd > 0 and math.isfinite(options.max_budget_usd)):
             raise _unusable("options.max_budget_usd", "it is not an amount above 0")
         yield f"--max-budget-usd={options.max_budget_usd:.10g}"
+
+
+def _files(directory: str | None) -> Iterator[str]:
+    """A rule, since with ``--add-dir`` the agent might also write there without a question. It applies to files that come
+    later, and to ``cat`` and the like (2.1.329). A path that it would take for a pattern gets none: the agent asks then.
+    """
+    if directory is not None and not _PATTERN.search(directory):
+        yield f"--allowedTools=Read(/{directory}/**)"
 
 
 def _check_text(name: str, value: str, strange: re.Pattern[str] = _CONTROL) -> None:

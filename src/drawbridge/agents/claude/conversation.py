@@ -8,7 +8,7 @@ unchanged, since the CLI adds new ones often; nothing relies on the order of key
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,21 +17,26 @@ from msgspec import Raw, Struct
 from drawbridge.agents import output
 from drawbridge.agents.base import (
     AgentLine,
+    AgentRefused,
+    AgentState,
     AskedBy,
     Attachment,
     Decision,
     Exited,
     ModeChanged,
+    NotAtWork,
     Output,
     Question,
     QuestionCancelled,
     Replied,
     SessionIdentified,
+    Tokens,
     TurnBegun,
     TurnEnded,
 )
 from drawbridge.agents.claude import prompts, results
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
+from drawbridge.agents.claude.reports import TODO_TOOL, Reports
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader, proposal
 from drawbridge.agents.results import FAILED, Costs, Failure
@@ -50,8 +55,9 @@ EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_
 """Ephemeral lines; anything permanent in them is repeated in a later line."""
 
 
-class Message(Struct):
-    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON."""
+class Message(Struct, gc=False):
+    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON. No value of
+    JSON refers back to it, so the garbage collector need not know it."""
 
     type: Any = None
     subtype: Any = None
@@ -65,6 +71,7 @@ class Message(Struct):
     task_id: Any = None
     subagent_type: Any = None
     command_uuid: Any = None
+    parent_tool_use_id: Any = None
     mode: Any = msgspec.field(name="permissionMode", default=None)
 
     @property
@@ -87,6 +94,7 @@ class _Reply(Struct):
     request_id: str
     subtype: str
     error: Any = None
+    response: Raw = Raw(b"null")
 
 
 class _OpenQuestion(Struct, frozen=True):
@@ -107,11 +115,13 @@ def parsed(line: bytes) -> tuple[Message, bytes] | None:
 class ClaudeConversation:
     """The state of one process' stream. The caller fetches the bytes to write with ``outgoing`` after every call."""
 
-    def __init__(self, name: str, read: Reader, *, resumed: bool) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about."""
+    def __init__(self, name: str, read: Reader, *, resumed: bool, state: AgentState | None = None) -> None:
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in ``Launch``."""
         self._name = name
         self._read = read
         self._costs = Costs(None if resumed else 0.0)
+        self._tokens: Tokens | None = None
+        """Since the end of the last turn."""
         self._session_id: str | None = None
         self._can_be_resumed = resumed
         self._prompt_id: str | None = None
@@ -130,6 +140,16 @@ class ClaudeConversation:
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
+        self._steered = False
+        """Whether a message was sent into the turn: its first result may not be the last."""
+        self._reports = Reports(state)
+        self._last_answer: bytes | None = None
+        """The main agent's latest line with an answer: its size is that of the context."""
+        self._retrying = False
+        self._efforts: dict[str, str] = {}
+        """Commands that set the effort, by their id."""
+        self._initialize: str | None = None
+        """The id of the command ``initialize``, until it is answered."""
         self._subagents: dict[str, str] = {}
         """Task, which is the subagent's id → its type; the latest."""
         self._waited_for: set[str] = set()
@@ -166,6 +186,8 @@ class ClaudeConversation:
             return []
         message, data = read
         match message.type:
+            case "assistant":  # the most frequent one
+                return [AgentLine(data, session_id_of(message.session_id)), *self._answered(message, data)]
             case "control_request":
                 return self._asked(message)
             case "control_cancel_request":
@@ -177,8 +199,7 @@ class ClaudeConversation:
             case str() as kind if kind.startswith("control_"):
                 return []
             case _:
-                passed_on = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
-                return [passed_on, *self._meant(message, data)]
+                return self._passed_on(message, data)
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         """The process has ended. ``fault``: why the server ended it, if it did. Closes everything open; returns the last
@@ -187,37 +208,68 @@ class ClaudeConversation:
         said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
         self._waited_for.clear()
+        said += self._reports.ended()
         if self.turn_open:
             said.append(self._died(code, stderr, fault))
         said.append(Exited(code, stderr))
         self._own_turn = self._in_background = False
         return said
 
-    def _meant(self, message: Message, data: bytes) -> list[Output]:
-        match message.type, message.subtype:
-            case "system", "init":
-                begun = self._begun()
-                return [*self._in_session(message.session_id), *self._in_mode(message.mode), *begun]
-            case "system", "session_state_changed":
-                return self._in_state(message.state)
-            case "system", "status":
-                return self._in_mode(message.mode)
-            case "system", "background_tasks_changed":
-                self._in_background = bytes(message.tasks) not in (b"[]", b"null")
-                self._had_tasks = True
-            case "system", "task_started":
-                self._started(message)
-            case "assistant", _:
-                self._api_error = message.error if isinstance(message.error, str) else None
-            case "command_lifecycle", _ if message.command_uuid == self._prompt_id:
+    def _passed_on(self, message: Message, data: bytes) -> list[Output]:
+        """A line for clients, and what it means. Most lines mean nothing else, and are not decoded again."""
+        line = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
+        match message.type:
+            case "stream_event":
+                return [line, *self._retried()] if self._retrying else [line]
+            case "system":
+                return [line, *self._system(message, data)]
+            case "result":
+                return [line, *self._retried(), *self._result(data)]
+            case "command_lifecycle" if message.command_uuid == self._prompt_id:
                 self._taken = message.state in ("completed", "cancelled")
                 if message.state == "started" and self._interrupted:
                     self._command(subtype="interrupt")  # the first one ended a turn of the CLI's own (2.1.329)
-            case "rate_limit_event", _:
+            case "rate_limit_event":
                 self._limited = results.limited_until(data)
-            case "result", _:
-                return self._result(data)
-        return []
+        return [line]
+
+    def _answered(self, message: Message, data: bytes) -> list[Output]:
+        """The model has answered."""
+        self._api_error = message.error if isinstance(message.error, str) else None
+        found = self._retried()
+        if message.parent_tool_use_id is None:
+            self._last_answer = data
+            if TODO_TOOL in data:
+                found += self._reports.todo_list(data)
+        return found
+
+    def _retried(self) -> list[Output]:
+        """The model's API answers, maybe after retries."""
+        if not self._retrying:
+            return []
+        self._retrying = False
+        return self._reports.answered()
+
+    def _system(self, message: Message, data: bytes) -> list[Output]:
+        found = self._reports.system(message.subtype, data)
+        match message.subtype:
+            case "init":
+                begun = self._begun()
+                return [*found, *self._in_session(message.session_id), *self._in_mode(message.mode), *begun]
+            case "session_state_changed":
+                return [*found, *self._in_state(message.state)]
+            case "status":
+                return [*found, *self._in_mode(message.mode)]
+            case "background_tasks_changed":
+                self._in_background = bytes(message.tasks) not in (b"[]", b"null")
+                self._had_tasks = True
+            case "task_started":
+                self._started(message)
+            case "api_retry":
+                self._retrying = True
+            case "compact_boundary":
+                self._last_answer = None
+        return found
 
     def _started(self, message: Message) -> None:
         task, kind = message.task_id, message.subagent_type
@@ -258,20 +310,23 @@ class ClaudeConversation:
         except (ValueError, RecursionError):
             result = {}
         results.add_costs(self._costs, result)
+        reported = self._reports.result(result, self._last_answer)
+        self._tokens = results.added(self._tokens, results.tokens(result))
         self._can_be_resumed = self._session_id is not None
         is_of_prompt = self._is_of_prompt(result)
         if not is_of_prompt:
             self._own_turn = False
             if self._last_result is None and not self._begun_alone:
-                return []
+                return reported
         failure = results.failure(self._name, result, self._api_error, self._limited)
         interrupted = failure is not None and (self._interrupted or results.was_aborted(result))
         if interrupted:
             failure = Failure(FAILED, INTERRUPTED)
-        if is_of_prompt and (self._state in (None, "idle") or not self._had_tasks):
-            return [self._turn_ended(failure, interrupted=interrupted)]
+        may_continue = self._had_tasks or self._steered
+        if is_of_prompt and (self._state in (None, "idle") or not may_continue):
+            return [*reported, self._turn_ended(failure, interrupted=interrupted)]
         self._last_result = failure, interrupted
-        return []
+        return reported
 
     def _is_of_prompt(self, result: Mapping[str, Any]) -> bool:
         """The CLI also begins turns by itself, and may answer a prompt that comes meanwhile in the same turn (2.1.329)."""
@@ -285,6 +340,7 @@ class ClaudeConversation:
         self._prompt_id = self._last_result = None
         self._taken = self._interrupted = self._own_turn = self._begun_alone = False
         self._api_error = None
+        tokens, self._tokens = self._tokens, None
         return TurnEnded(
             ok=failure is None,
             session_id=self._session_id if self._can_be_resumed else None,
@@ -293,6 +349,7 @@ class ClaudeConversation:
             code=failure.code if failure else None,
             retry_at=failure.retry_at if failure else None,
             interrupted=interrupted,
+            tokens=tokens,
         )
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
@@ -371,6 +428,7 @@ class ClaudeConversation:
         self._prompt_id = str(uuid.uuid4())
         self._interrupted = self._taken = self._begun_alone = False
         self._had_tasks, self._last_result = self._in_background, None
+        self._steered = False
         try:
             content = prompts.content(text, attachments)
         except BadArgument as error:
@@ -379,10 +437,28 @@ class ClaudeConversation:
         self._write({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": self._prompt_id})
         return []
 
+    def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
+        """The CLI merges the message at the next tool result, or begins a turn with it after this one; either way it reports
+        "idle" only after both (2.1.329)."""
+        if not self._reports.steers:
+            raise AgentRefused(f"{self._name} takes no message while it works")
+        if not self.turn_open or self._interrupted or self._state in (None, "idle"):
+            raise NotAtWork(f"{self._name} is not at work at the moment")
+        message = {"role": "user", "content": prompts.content(text, attachments)}
+        record()
+        self._write({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": str(uuid.uuid4())})
+        self._steered = True
+
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            self._command(subtype="interrupt")
+            # Without it the CLI begins a turn with a message that was sent into this one.
+            also = {"cancel_queued": True} if self._steered else {}
+            self._command(subtype="interrupt", **also)
+
+    def initialize(self) -> None:
+        """Asks for the commands, agents and models, with their descriptions. Nothing waits for the answer."""
+        self._initialize = self._command(subtype="initialize")
 
     def set_mode(self, mode: str) -> str:
         """The id of the ``Replied`` that follows."""
@@ -391,6 +467,12 @@ class ClaudeConversation:
     def set_model(self, model: str) -> str:
         """The id of the ``Replied`` that follows."""
         return self._command_waited_for(subtype="set_model", model=valid(model))
+
+    def set_effort(self, effort: str) -> str:
+        """The id of the ``Replied`` that follows."""
+        id = self._command_waited_for(subtype="apply_flag_settings", settings={"effortLevel": valid(effort)})
+        self._efforts[id] = effort
+        return id
 
     def _command_waited_for(self, **request: object) -> str:
         id = self._command(**request)
@@ -408,10 +490,16 @@ class ClaudeConversation:
             reply = _reply.decode(message.response)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return []
+        if reply.request_id == self._initialize:
+            self._initialize = None
+            return self._reports.initialized(reply.response)
         if reply.request_id not in self._waited_for:
             return []
         self._waited_for.discard(reply.request_id)
-        return [Replied(reply.request_id, None if reply.subtype == "success" else str(reply.error))]
+        effort = self._efforts.pop(reply.request_id, None)
+        error = None if reply.subtype == "success" else str(reply.error)
+        reported = self._reports.effort_set(effort) if effort is not None and error is None else []
+        return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
         """Encodes strictly: the CLI exits at a line that it can't parse."""

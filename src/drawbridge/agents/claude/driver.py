@@ -12,17 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents import catalog, process
-from drawbridge.agents.base import AgentUnusable, Event, Launch, Sessions
-from drawbridge.agents.claude import command_line, open_sessions
+from drawbridge.agents.base import AgentState, AgentUnusable, Event, Launch, Sessions
+from drawbridge.agents.claude import command_line, open_sessions, prompts, reports
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import read_file
 from drawbridge.core import subprocesses
 
 ROW: Final = catalog.AGENTS["claude"]
-
-PLACES: Final = ("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude")
-"""The paths that its installers use: a server that a service manager started often has a short PATH."""
 
 VERSION_SECONDS: Final = 20.0
 """2.1.329 answers in 0.02 s, the very first time on a machine in 3 s."""
@@ -33,6 +30,7 @@ ANSWER_LIMIT: Final = 4096
 class Claude:
     name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
     sessions: Sessions = open_sessions.ClaudeSessions()
+    embeds = staticmethod(prompts.embeds)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH and the usual places are searched at each start."""
@@ -50,11 +48,15 @@ class Claude:
         environment = command_line.environment(self._environment, launch.directory, launch.mark)
         environment |= command_line.STATES
         resumed = launch.resume or launch.fork_from is not None
-        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed)
+        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed, state=launch.state)
+        conversation.initialize()
         command = [program, *arguments]
         return await process.start(
             ROW.title, command, launch.directory, environment, conversation, emit, launch.confinement
         )
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        return reports.last_state(lines, session_id)
 
     async def probe(self) -> str:
         """Its version, as "2.1.329". Raises ``AgentUnusable`` with the problem and what to do."""
@@ -72,7 +74,7 @@ class Claude:
         return path
 
     def _find(self) -> str:
-        places = PLACES if self._path is None else ()
+        places = ROW.places if self._path is None else ()
         named = self._path or shutil.which(ROW.program, path=self._environment.get("PATH"))
         found = next(
             (place for place in (named, *map(os.path.expanduser, places)) if place and os.path.isfile(place)), None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.claude import sessions
+from drawbridge.agents.claude import earlier, sessions
 from drawbridge.core.private_files import process_alive
 
 
@@ -56,4 +56,6 @@ class ClaudeSessions:
 
     listed = staticmethod(sessions.listed)
     known = staticmethod(sessions.known)
+    title = staticmethod(sessions.title)
+    messages = staticmethod(earlier.messages)
     used_by = staticmethod(used_by)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
 from drawbridge.agents.base import Attachment, Decision
 from drawbridge.agents.output import json_object, valid
 from drawbridge.core.errors import BadArgument
@@ -32,10 +33,17 @@ def words(told: object, longest: int) -> str | None:
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """The content of a user message. Raises ``BadArgument`` for an attachment that the agent can't read."""
-    if not attachments:
-        return valid(text)
-    return [*map(_block, attachments), {"type": "text", "text": valid(text)}]
+    """The content of a user message. Raises ``BadArgument`` for an attachment that is neither readable in it nor stored."""
+    parts = [one for one in attachments if one.path is None]
+    text = with_paths(text, [one for one in attachments if one.path is not None])
+    return [*map(_block, parts), {"type": "text", "text": text}] if parts else text
+
+
+def embeds(attachment: Attachment) -> bool:
+    """As ``Agent.embeds``."""
+    if media_type(attachment) in (*PICTURES, DOCUMENT):
+        return len(attachment.data) <= LARGEST
+    return text_of(attachment) is not None
 
 
 def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
@@ -75,16 +83,15 @@ def remembered(suggestions: Raw) -> list[dict[str, Any]]:
 
 
 def _block(attachment: Attachment) -> dict[str, Any]:
-    media_type = attachment.media_type.partition(";")[0].strip().lower()
-    if media_type in PICTURES or media_type == DOCUMENT:
+    kind = media_type(attachment)
+    if kind in PICTURES or kind == DOCUMENT:
         data = base64.b64encode(attachment.data).decode()
-        kind = "document" if media_type == DOCUMENT else "image"
-        return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
-    try:
-        text = attachment.data.decode()
-    except UnicodeDecodeError:
+        shown_as = "document" if kind == DOCUMENT else "image"
+        return {"type": shown_as, "source": {"type": "base64", "media_type": kind, "data": data}}
+    text = text_of(attachment)
+    if text is None:
         shown = valid(attachment.name or "one of them")
-        problem = f"{shown} ({media_type}) is neither a picture (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
-        raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.") from None
+        problem = f"{shown} ({kind}) is neither a picture (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
+        raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.")
     source = {"type": "text", "media_type": "text/plain", "data": text}
     return {"type": "document", "source": source, "title": valid(attachment.name or "attachment")}

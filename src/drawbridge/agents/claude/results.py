@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from drawbridge.agents.base import Tokens
 from drawbridge.agents.output import readable
 from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
 
@@ -20,6 +21,9 @@ LONGEST_ERROR: Final = 2_000
 
 YEAR_2100: Final = 4_102_444_800
 """In seconds since 1970; a larger number is not a plausible time."""
+
+MOST_TOKENS: Final = 10**10
+"""Of one kind in one turn."""
 
 _NO_CONVERSATION: Final = "No conversation found"
 _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
@@ -98,6 +102,31 @@ def _sentence(words: str) -> str:
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
     """Adds the costs of a ``result``, including one of a turn that the agent began by itself."""
     costs.add(amount(result.get("total_cost_usd")), _usage(result.get("model_usage_since_last_result")))
+
+
+def tokens(result: Mapping[str, Any]) -> Tokens | None:
+    """The tokens since the last ``result``: of each model since 2.1.329, of the main one before. None if it reports none."""
+    models = result.get("model_usage_since_last_result")
+    if isinstance(models, dict):
+        given = [usage for usage in models.values() if isinstance(usage, dict)]
+        kinds = (("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"), ("outputTokens",))
+    else:
+        given = [usage] if isinstance(usage := result.get("usage"), dict) else []
+        kinds = (("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), ("output_tokens",))
+    read, written = (sum(_count(usage.get(name)) for usage in given for name in names) for names in kinds)
+    return Tokens(read, written) if read or written else None
+
+
+def added(one: Tokens | None, other: Tokens | None) -> Tokens | None:
+    if one is None or other is None:
+        return one or other
+    return Tokens(one.input + other.input, one.output + other.output)
+
+
+def _count(value: object) -> int:
+    """A plausible number of tokens; 0 for anything else."""
+    found = amount(value)
+    return int(found) if found is not None and found < MOST_TOKENS else 0
 
 
 def _usage(models: object) -> float | None:

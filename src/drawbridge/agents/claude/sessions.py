@@ -35,7 +35,7 @@ def directory_of(path: Path) -> Path:
 
 
 def listed(path: Path, limit: int) -> list[Remembered]:
-    """The newest first. Blocking."""
+    """The conversations, the newest first. Blocking."""
     try:
         entries = [(entry.stat(), entry) for entry in os.scandir(directory_of(path)) if entry.name.endswith(".jsonl")]
     except OSError:
@@ -52,6 +52,15 @@ def listed(path: Path, limit: int) -> list[Remembered]:
 
 def known(path: Path, session_id: str) -> bool:
     return ID.fullmatch(session_id) is not None and _head(directory_of(path) / f"{session_id}.jsonl").is_of(path)
+
+
+def title(path: Path, session_id: str) -> str | None:
+    return title_of(directory_of(path) / f"{session_id}.jsonl") if ID.fullmatch(session_id) else None
+
+
+def title_of(file: Path) -> str | None:
+    """The person's first prompt in a conversation's file. Blocking."""
+    return _head(file).title
 
 
 class _Head(Struct):

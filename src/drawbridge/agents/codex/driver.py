@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from drawbridge.agents import catalog, process
+from drawbridge.agents.attached import is_text
 from drawbridge.agents.base import (
     MODEL_NAME,
     AgentLine,
@@ -50,6 +51,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 class Codex:
     name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
     sessions = None
+    embeds = staticmethod(is_text)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH is searched at each start."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents import process
+from drawbridge.agents.attached import is_text
 from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Output
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
@@ -26,6 +27,7 @@ LONGEST_TEXT: Final = 64 * 1024
 class Command:
     asks = own_modes = sees = False
     sessions = None
+    embeds = staticmethod(is_text)
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
         self.name = name

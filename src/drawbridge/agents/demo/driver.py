@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from drawbridge.agents import catalog, process
-from drawbridge.agents.base import Event, Launch
-from drawbridge.agents.claude import command_line
+from drawbridge.agents.base import AgentState, Event, Launch
+from drawbridge.agents.claude import command_line, prompts, reports
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.proposals import read_file
 
@@ -24,6 +24,7 @@ class Demo:
 
     asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
     sessions = None
+    embeds = staticmethod(prompts.embeds)
 
     def __init__(
         self, command: Sequence[str] = COMMAND, name: str = ROW.name, environment: Mapping[str, str] = os.environ
@@ -36,10 +37,14 @@ class Demo:
         title = f"The {self.name} agent"
         command = [*self._command, *command_line.arguments(launch)]
         environment = command_line.environment(self._environment, launch.directory, launch.mark)
-        conversation = ClaudeConversation(title, read_file, resumed=launch.resume or launch.fork_from is not None)
+        resumed = launch.resume or launch.fork_from is not None
+        conversation = ClaudeConversation(title, read_file, resumed=resumed, state=launch.state)
         return await process.start(
             title, command, launch.directory, environment, conversation, emit, launch.confinement
         )
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        return reports.last_state(lines, session_id)
 
 
 def agent(path: str | None) -> Demo:

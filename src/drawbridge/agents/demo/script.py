@@ -145,7 +145,7 @@ class Agent:
 
     def _answer(self, words: str) -> str:
         """The last line: the result."""
-        command, _, rest = words.strip().partition(" ")
+        command, rest = (*words.split(maxsplit=1), "", "")[:2]
         number = int(rest) if rest.strip().isdecimal() else None
         match command:
             case "/help":
@@ -191,7 +191,7 @@ class Agent:
         return self._tell(f"Done: `{name}` has {'the new line' if mine else 'your version of it'}.")
 
     def _ask(self) -> str:
-        question = "What shall the drawbridge be painted with?"
+        question = "What should the drawbridge be painted with?"
         options = [
             {"label": "Red", "description": "Seen from afar"},
             {"label": "Oak", "description": "As it always was"},
@@ -282,7 +282,9 @@ class Agent:
             num_turns=self._steps,
             duration_ms=int((time.monotonic() - self._began) * 1000),
             total_cost_usd=self._total,
-            model_usage_since_last_result={self._model: {"costUSD": cost}},
+            model_usage_since_last_result={
+                self._model: {"costUSD": cost, "inputTokens": 10 * self._steps, "outputTokens": 10 * self._steps}
+            },
             permission_denials=[],
             user_message_uuids=[self._prompt_id] if self._prompt_id else [],
             result_index=self._results,

@@ -12,7 +12,7 @@ import msgspec
 
 from drawbridge.agents import catalog, process
 from drawbridge.agents.acp import opening
-from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.acp.driver import Acp, usable
 from drawbridge.agents.base import AgentUnusable, Event, Launch
 from drawbridge.agents.environment import program
 from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
@@ -40,7 +40,10 @@ class Gemini(Acp):
                     "VALIDATION_FAILED", "options.add_dirs: Gemini CLI accepts no path that contains a comma."
                 )
             command.append(f"--include-directories={directory}")
-        told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()))
+        files = usable(launch.files)
+        if files is not None and "," not in files:
+            command.append(f"--include-directories={files}")
+        told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()), files=None)
         if launch.resume:
             await asyncio.to_thread(spare, self.home, launch.session_id)
         return await self._run(command, told, emit)

@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Remembered
+from drawbridge.agents.base import Earlier, Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HEAD_BYTES = 65_536
+LONGEST_LIST = 1_000
 LONGEST_TITLE = 120
 
 
@@ -45,7 +46,7 @@ class GeminiSessionFiles(Struct, frozen=True):
     home: Path
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
-        """The newest first. Reads files: not from the event loop's thread."""
+        """The conversations, the newest first. Blocking."""
         found = []
         for file in _files(self.home, path):
             with contextlib.suppress(OSError):
@@ -62,6 +63,15 @@ class GeminiSessionFiles(Struct, frozen=True):
     def used_by(self, session_id: str) -> list[int]:
         """Always empty: the CLI does not list its processes (0.61.0)."""
         return []
+
+    def title(self, path: Path, session_id: str) -> str | None:
+        return next((one.title for one in self.listed(path, LONGEST_LIST) if one.session_id == session_id), None)
+
+    def messages(
+        self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
+    ) -> Earlier:
+        """Always empty: the messages in the CLI's files are not read."""
+        return Earlier((), None)
 
     def known(self, path: Path, session_id: str) -> bool:
         if not ID.fullmatch(session_id):

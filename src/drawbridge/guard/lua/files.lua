@@ -4,9 +4,10 @@
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
-local REVISION = 1 -- of what `watch` leaves behind; raise it when that changes
+local REVISION = 2 -- of what `watch` leaves behind; raise it when that changes
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 local EXACT = 2 ^ 53 -- above it Lua rounds the number of an inode
+local TICK = 0.01 -- s; of a kernel with 100 a second, the longest
 
 -- The forms of a character of several bytes in UTF-8.
 local CHARACTERS = {
@@ -141,7 +142,8 @@ local function stamp(buf)
   return found and ('%d.%09d %d'):format(found.mtime.sec, found.mtime.nsec, found.size) or 'none'
 end
 
---- Whether the file was written after the first change that is not saved; `:undo` has whole seconds.
+--- Whether the file was written after the first change that is not saved. `:undo` has whole seconds, of a clock that is up to
+--- one tick behind the one of files (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that came after it.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)
@@ -150,7 +152,7 @@ local function written_since(buf)
     first = not is_saved and (first or entry.time) or nil
   end
   local found = loop.fs_stat(api.nvim_buf_get_name(buf))
-  return first and found and found.mtime.sec > first
+  return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
 --- What Neovim does not tell later has to be noted when it happens.
@@ -185,7 +187,7 @@ local function watch(guard)
     guard.reported[args.buf] = true
   end)
   on('BufWipeout', function(args)
-    for _, known in ipairs({ 'stamps', 'sure', 'told', 'reported', 'before' }) do
+    for _, known in ipairs({ 'stamps', 'sure', 'told', 'notified', 'reported', 'before' }) do
       guard[known][args.buf] = nil
     end
   end)
@@ -194,8 +196,17 @@ end
 -- What lives on in this Neovim from one question to the next.
 local guard = _G.__drawbridge_guard
 if not guard or guard.revision ~= REVISION then
-  guard =
-    { revision = REVISION, stamps = {}, sure = {}, told = {}, reported = {}, before = {}, remembered = {}, given = {} }
+  guard = {
+    revision = REVISION,
+    stamps = {},
+    sure = {},
+    told = {}, -- the changes on disk that an agent was informed of
+    notified = {}, -- and the person
+    reported = {},
+    before = {},
+    remembered = {},
+    given = {},
+  }
   _G.__drawbridge_guard = guard
   watch(guard)
 end

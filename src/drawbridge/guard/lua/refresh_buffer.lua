@@ -160,15 +160,20 @@ end
 local result = { success = true, reloaded = {}, kept = {} }
 
 local function keep(buf, reason)
-  guard.told[buf] = stamp(buf)
-  local lines = api.nvim_buf_line_count(buf)
-  table.insert(result.kept, { name = api.nvim_buf_get_name(buf), lines = lines, reason = reason })
+  local now, lines = stamp(buf), api.nvim_buf_line_count(buf)
+  local notified = guard.notified[buf] == now or nil
+  guard.notified[buf] = now
+  if not params.watched then
+    guard.told[buf] = now
+  end
+  table.insert(result.kept, { name = api.nvim_buf_get_name(buf), lines = lines, reason = reason, notified = notified })
 end
 
 local function refresh(buf)
   local now = stamp(buf)
   local changed, asked = guard.stamps[buf] ~= now, params.file_path ~= nil
-  if now == 'none' or (not asked and (guard.told[buf] == now or (not changed and guard.sure[buf]))) then
+  local known = params.watched and guard.notified or guard.told
+  if now == 'none' or (not asked and (known[buf] == now or (not changed and guard.sure[buf]))) then
     return
   elseif vim.bo[buf].modified or is_taken_over(buf) then
     if changed then

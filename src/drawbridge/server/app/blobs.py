@@ -41,6 +41,10 @@ class _Blob(Struct):
     device: str | None = None
     """The device whose share it counts against: the one that sent the last piece. None: the owner."""
 
+    @property
+    def is_expired(self) -> bool:
+        return time.monotonic() - self.touched > KEPT_SECONDS
+
 
 class Blobs:
     """``directory`` belongs to this object alone; its contents are removed at each start."""
@@ -49,30 +53,34 @@ class Blobs:
         make_private_directory(str(directory))
         self._directory = directory
         self._blobs: dict[str, _Blob] = {}
+        self._putting = asyncio.Lock()
+        """Pieces are written one after the other: each is checked against the room that the last one has left."""
         for left in directory.iterdir():
             left.unlink()
 
-    def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
+    async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
         """Appends a piece at ``offset`` (bytes), where the last one ended; ``offset`` 0 restarts an unfinished blob.
 
         ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
         """
-        self._expire()
-        blob = self._blobs.get(blob_id) or _Blob()
-        begins = offset == 0 and not blob.complete
-        if not begins and (offset != blob.size or blob.complete):
-            where = {"expected": blob.size, "complete": blob.complete}
-            text = f"offset: the blob has {counted(blob.size, 'byte')}. Nothing was added."
-            raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
-        self._check_room(blob_id, offset + len(data), device)
-        try:
-            self._write(blob_id, data, begins)
-        except OSError as error:
-            self._forget(blob_id)
-            raise ClientError(
-                "FILE_OPERATION", "The blob could not be written. Upload it again from the start."
-            ) from error
-        self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
+        async with self._putting:
+            for expired in [id for id, blob in self._blobs.items() if blob.is_expired]:
+                await self._forget(expired)
+            blob = self._blobs.get(blob_id) or _Blob()
+            begins = offset == 0 and not blob.complete
+            if not begins and (offset != blob.size or blob.complete):
+                where = {"expected": blob.size, "complete": blob.complete}
+                text = f"offset: the blob has {counted(blob.size, 'byte')}. Nothing was added."
+                raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
+            self._check_room(blob_id, offset + len(data), device)
+            try:
+                await asyncio.to_thread(self._write, blob_id, data, begins)
+            except OSError as error:
+                await self._forget(blob_id)
+                raise ClientError(
+                    "FILE_OPERATION", "The blob could not be written. Upload it again from the start."
+                ) from error
+            self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
         return BlobStored(blob_id, offset + len(data), last)
 
     async def read(self, blob_id: str) -> bytes:
@@ -85,9 +93,8 @@ class Blobs:
 
     def _used(self, blob_id: str) -> Path:
         """The file of a finished blob, which is kept for another hour. Raises BLOB_NOT_FOUND."""
-        self._expire()
         blob = self._blobs.get(blob_id)
-        if blob is None or not blob.complete:
+        if blob is None or not blob.complete or blob.is_expired:
             raise no_blob()
         blob.touched = time.monotonic()
         return self._directory / blob_id
@@ -117,14 +124,9 @@ class Blobs:
         if _is_full([blob for blob in others if blob.device == device], size, DEVICE_PART):
             raise _no_room("Your device has stored too many blobs on this server.")
 
-    def _expire(self) -> None:
-        now = time.monotonic()
-        for id in [id for id, blob in self._blobs.items() if now - blob.touched > KEPT_SECONDS]:
-            self._forget(id)
-
-    def _forget(self, blob_id: str) -> None:
+    async def _forget(self, blob_id: str) -> None:
         self._blobs.pop(blob_id, None)
-        (self._directory / blob_id).unlink(missing_ok=True)
+        await asyncio.to_thread((self._directory / blob_id).unlink, missing_ok=True)
 
 
 def _content(file: Path) -> bytes:

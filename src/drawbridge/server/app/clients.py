@@ -15,7 +15,7 @@ import msgspec
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.outbox import Outbox, Writers
 from drawbridge.server.auth.entrance import Entrance
-from drawbridge.server.auth.scopes import DECIDES, Identity
+from drawbridge.server.auth.scopes import DECIDES, RUNS, Identity
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Stats, error, update
 from drawbridge.transport.http_app import WebSocket
@@ -81,6 +81,14 @@ class Client:
     @property
     def decides(self) -> bool:
         return self.identity is not None and self.identity.may(DECIDES)
+
+    @property
+    def runs(self) -> bool:
+        return self.identity is not None and self.identity.may(RUNS)
+
+    @property
+    def owns(self) -> bool:
+        return self.identity is not None and self.identity.may("admin")
 
     def sees(self, path: Path) -> bool:
         return self.identity is not None and self.identity.sees(path)

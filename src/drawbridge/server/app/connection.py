@@ -1,6 +1,7 @@
 """Executes the requests of one client in their order. A client need not wait for an answer before its next request.
 
-Requests that take long run beside the others. Until a client has signed in, it can do nothing else.
+Requests that take long run beside the others. Until a client has signed in, it can do nothing else. An unexpected error costs
+one request: it is logged under the request's correlation id, the client is sent INTERNAL_ERROR, and the next request follows.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, Final
 
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.clients import AUTH_BYTES, TOO_OFTEN, UNAUTHORIZED, Client, Clients
 from drawbridge.server.app.dispatch import Dispatch
-from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, request_id_of
 from drawbridge.server.protocol.messages import Answer, Frame, encode, error
 from drawbridge.transport.http_app import WebSocket
@@ -64,11 +66,9 @@ class Connection:
         if self._silent:  # a client is sent nothing before its first message
             self._silent = False
             self.client.topics.add("stats")
-        if self.client.identity is None:
-            self._sign_in(text)
-            return
         self._inbox.append(text)
-        if len(self._inbox) > INBOX and not self._held:
+        # What a client sends right after its token is read once the token is accepted: a message may be longer then.
+        if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
             self._held = True
             self._websocket.hold_reading(True)
         if not self._working:
@@ -90,28 +90,37 @@ class Connection:
     async def _work(self) -> None:
         while self._inbox:
             text = self._inbox.popleft()
-            if self._held and len(self._inbox) < INBOX // 2:
-                self._held = False
-                self._websocket.hold_reading(False)
-            await self._take(text)
+            correlation_id = self.client.next_correlation_id()
+            with self._reported(correlation_id, partial(request_id_of, text)):
+                if self.client.identity is None:
+                    await self._sign_in(text, correlation_id)
+                else:
+                    self._read_on()
+                    await self._take(text, correlation_id)
             # Most requests are answered without a wait: other clients have their turn between two of them. The order of the
             # requests is that of the inbox.
             await asyncio.sleep(0)
         self._working = False
+        self._read_on()
 
-    def _sign_in(self, text: str) -> None:
+    def _read_on(self) -> None:
+        if self._held and len(self._inbox) < INBOX // 2:
+            self._held = False
+            self._websocket.hold_reading(False)
+
+    async def _sign_in(self, text: str, correlation_id: str) -> None:
         short = text if len(text) <= AUTH_BYTES else ""
         try:
-            command, answer = self._dispatch.sign_in(short, self.client)
+            command, answer = await self._dispatch.sign_in(short, self.client)
         except ClientError as failure:
             logger.info("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
-            self.client.send(Frame(error(failure, self.client.next_correlation_id(), request_id_of(short))))
+            self.client.send(Frame(error(failure, correlation_id, request_id_of(short))))
             self.client.close_after(TOO_OFTEN if failure.code == "RATE_LIMITED" else UNAUTHORIZED, failure.text)
+            self._inbox.clear()
             return
         self._send(answer, command)
 
-    async def _take(self, text: str) -> None:
-        correlation_id = self.client.next_correlation_id()
+    async def _take(self, text: str, correlation_id: str) -> None:
         try:
             command = self._dispatch.parse(text)
         except ClientError as failure:
@@ -129,7 +138,12 @@ class Connection:
         if self.client.is_dismissed:
             return
         project_id = getattr(command, "project_id", None) or None
-        with contextlib.ExitStack() as after_reply:
+        # The request is answered when what follows from it fails: that error names no request.
+        with (
+            self._reported(correlation_id, lambda: None, project_id),
+            contextlib.ExitStack() as after_reply,
+            self._reported(correlation_id, lambda: command.request_id, project_id),
+        ):
             try:
                 answer = await self._dispatch.answer(command, self.client, correlation_id, after_reply)
             except ClientError as failure:
@@ -137,6 +151,17 @@ class Connection:
                 return
             if answer.type != "ok" or command.request_id is not None:
                 self._send(answer, command)
+
+    @contextlib.contextmanager
+    def _reported(
+        self, correlation_id: str, request_id: Callable[[], str | None], project_id: str | None = None
+    ) -> Iterator[None]:
+        """Logs an unexpected error under the correlation id, and reports it to the client."""
+        try:
+            yield
+        except Exception:
+            logger.exception("%s: internal error", correlation_id)
+            self.client.fail(internal_error(), correlation_id, request_id(), project_id)
 
     def _send(self, answer: Answer[Any], command: Command) -> None:
         frame = Frame(encode(answer, command.request_id), project_id=answer.project_id, seq=answer.seq)

@@ -10,35 +10,49 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
-from drawbridge.server.app.blobs import Blobs, json_object
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.privacy import Privacy
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.sessions import conversations
+from drawbridge.server.reviews.messages import wish_of
+from drawbridge.server.sessions import conversations, exporting, files, places, timeline
 from drawbridge.server.sessions.audience import Audience, Broadcast
-from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes
+from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, day_of, modes
 from drawbridge.server.sessions.context import Context, Limits
-from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
+from drawbridge.server.sessions.file_changes import Comparisons
+from drawbridge.server.sessions.file_index import FileIndexes, listed, matching
+from drawbridge.server.sessions.files import Sources
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metrics import RunMetrics, summary
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
-from drawbridge.server.sessions.session import Sessions
-from drawbridge.server.store.log import FsyncPolicy
+from drawbridge.server.sessions.searching import Searching, no_session
+from drawbridge.server.sessions.session import Session, Sessions
+from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
 logger = logging.getLogger("drawbridge.server")
+
+COUNTING_SECONDS: Final = 2.0
+"""Seconds that a request for the usage waits until the runs of older histories are counted."""
 
 _NO_WISH = msgspec.structs.asdict(Options())
 
@@ -57,11 +71,13 @@ class Core:
         ceilings: Ceilings,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         *,
+        privacy: Privacy = Privacy(),  # noqa: B008 - never changed
         broadcast: Broadcast,
         notices: Handler,
         audit: Handler,
     ) -> None:
-        """``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive their events."""
+        """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
+        ``audit`` receive their events."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors()
@@ -73,13 +89,20 @@ class Core:
             audit=audit,
         )
         self.context = Context(agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors)
-        self.sessions = Sessions(self.context)
-        self.terminal_sessions = TerminalSessions(data, self.context, fsync, self.sessions)
+        self.all_sessions = Sessions(self.context)
+        self.terminal_sessions = TerminalSessions(data, self.context, fsync, self.all_sessions)
         open_in_terminal = self.terminal_sessions.open_in_terminal
-        self.projects = Projects(data, self.context, fsync, self.sessions, open_in_terminal)
-        self.maintenance = Maintenance(self.context, self.sessions, self.projects, retention)
+        self.projects = Projects(data, self.context, fsync, self.all_sessions, open_in_terminal)
+        self.maintenance = Maintenance(self.context, self.all_sessions, self.projects, retention)
+        self.searching = Searching(self.all_sessions)
         self._blobs = blobs
         self._joining = Joining(self.audience)
+        self._file_indexes = FileIndexes(limits.confinement, self.context.memory)
+        self._comparisons = Comparisons(limits.confinement, self.context.memory)
+        self._sources = Sources()
+        self._privacy = privacy
+        self._tasks = BackgroundTasks(logger)
+        self._counting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await asyncio.to_thread(self.context.running.end_leftovers)
@@ -87,18 +110,21 @@ class Core:
         for project in self.projects:
             project.continuing.look()
         self.terminal_sessions.load()
-        self.sessions.rebuild()
+        self.all_sessions.rebuild()
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the agent processes and closes the histories."""
         await self._joining.close()
+        await self._file_indexes.close()
+        await self._comparisons.close()
+        await self._tasks.close()
         await self.terminal_sessions.close(reason)
-        await self.sessions.close()
+        await self.all_sessions.close()
         await self.projects.close(reason)
 
     def gone(self, client: Subscriber) -> None:
         """Removes a client that has disconnected. Its runs continue."""
-        for session in self.sessions:
+        for session in self.all_sessions:
             self._joining.leave(session, client)
         self.audience.gone(client)
 
@@ -136,7 +162,7 @@ class Core:
 
     def path_of(self, project_id: str) -> Path | None:
         """The session's directory; None if the session does not exist."""
-        session = self.sessions.find(project_id)
+        session = self.all_sessions.find(project_id)
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
@@ -146,15 +172,32 @@ class Core:
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """The open approval. Raises ``ClientError`` if it is not open."""
-        approval = self.sessions.get(project_id).approvals.find(approval_id)
+        approval = self.all_sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
         """One whole line of a history, which ``messages.history_blob`` refers to."""
-        page = await self.sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
+        page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
+
+    async def prompt_image(self, project_id: str, id: str) -> bytes:
+        """An image that a prompt of the history names."""
+        data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
+        if data is None:
+            raise ClientError("BLOB_NOT_FOUND", "The history has no such image, or no longer.", field="data.blob_id")
+        return data
+
+    def asks(self, agent: str) -> bool:
+        """Whether the agent of that name can ask for approvals."""
+        return self.context.asks(agent)
+
+    def _session_in_place(self, project_id: str) -> Session:
+        """A session of either kind, whose directory may be read and written now. Raises ``ClientError``."""
+        session = self.all_sessions.get(project_id)
+        self.context.check_place(session.path, "Nothing was done.")
+        return session
 
     def _in_place(self, project_id: str) -> ManagedSession:
         """A project whose directory may be read and written now. Raises ``ClientError``."""
@@ -175,14 +218,14 @@ class Core:
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
-        seen = [session.info() for session in self.sessions if client.sees(session.path)]
+        seen = [session.info() for session in self.all_sessions if client.sees(session.path)]
         return Answer(type="project_list", data=replies.ProjectList(seen))
 
     async def project_delete(
         self, command: commands.ProjectDelete, client: Subscriber
     ) -> Answer[replies.ProjectDeleted]:
         data = replies.ProjectDeleted(command.project_id, success=True)
-        session = self.sessions.get(command.project_id)
+        session = self.all_sessions.get(command.project_id)
         if isinstance(session, TerminalSession):
             await self.terminal_sessions.forget(session)
         else:
@@ -193,22 +236,23 @@ class Core:
         try:
             await self.projects.delete(project)
         finally:
-            if self.sessions.find(project.id) is not project:  # even if its data could not be moved
+            if self.all_sessions.find(project.id) is not project:  # even if its data could not be moved
                 gone = ProjectGone(project.id, str(project.path))
                 self.context.publish(Announced(project.id, project.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
-        project = self.sessions.get(command.project_id)
+        await self.all_sessions.get(command.project_id).look_back()
+        project = self.all_sessions.get(command.project_id)  # it may have been deleted meanwhile
         snapshot = self._joining.join(project, client, command.after_seq)
         return messages.updated("project_joined", snapshot, project.id)
 
     async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer[Nothing]:
-        self._joining.leave(self.sessions.get(command.project_id), client)
+        self._joining.leave(self.all_sessions.get(command.project_id), client)
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
         """With ``since`` alone the specification's bare array, if it fits into a frame; otherwise a page."""
-        project = self.sessions.get(command.project_id)
+        project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
             after_seq=command.after_seq,
@@ -226,16 +270,163 @@ class Core:
         data = replies.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
         return Answer(type="message_history", project_id=project.id, data=data)
 
+    # The sessions in the histories.
+
+    def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
+        """The histories that a command of this client is about: one, or all that it sees."""
+        if project_id:
+            return [self.all_sessions.get(project_id)]
+        return [session for session in self.all_sessions if client.sees(session.path)]
+
+    async def sessions(self, command: commands.Sessions, client: Subscriber) -> Answer[replies.SessionsFound]:
+        found = await self.searching.entries(self._searched(command.project_id, client), command.limit)
+        return Answer(type="sessions", project_id=command.project_id or None, data=found)
+
+    async def search(self, command: commands.Search, client: Subscriber) -> Answer[replies.SearchResults]:
+        found = await self.searching.search(self._searched(command.project_id, client), command)
+        return Answer(type="search", project_id=command.project_id or None, data=found)
+
+    async def session_messages(
+        self, command: commands.SessionMessages, client: Subscriber
+    ) -> Answer[replies.SessionMessagesPage]:
+        session = self.all_sessions.get(command.project_id)
+        # The history of a terminal session has been copied from the agent's record.
+        shows_more = client.runs and not isinstance(session, TerminalSession)
+        agent = self.context.agents.get(session.data.agent) if shows_more else None
+        parts = await self.searching.all_parts(session)
+        if not any(part.key == command.session_id for part in parts) and not await asyncio.to_thread(
+            conversations.stored, agent, session.path, command.session_id
+        ):
+            raise no_session()
+        page = await timeline.page(session, parts, agent, command.session_id, command.before, command.limit)
+        return Answer(type="session_messages", project_id=session.id, data=page)
+
+    async def session_export(self, command: commands.SessionExport, client: Subscriber) -> Answer[replies.SessionPiece]:
+        session = self.all_sessions.get(command.project_id)
+        parts = None
+        if command.session_id is not None:
+            parts = await self.searching.parts(session, command.session_id)
+        waited = await self.searching.waited(session) if command.format == "markdown" else {}
+        piece = await exporting.piece(session, parts, waited, command.format, command.after)
+        return Answer(type="session_export", project_id=session.id, data=piece)
+
+    async def session_rename(
+        self, command: commands.SessionRename, client: Subscriber
+    ) -> Answer[messages.SessionRenamed]:
+        session = self.all_sessions.get(command.project_id)
+        if command.session_id != session.memory.session_key:
+            await self.searching.parts(session, command.session_id)
+        session.store.check_there()
+        return session.rename(command.session_id, command.name, client)
+
+    async def session_delete(
+        self, command: commands.SessionDelete, client: Subscriber
+    ) -> Answer[messages.SessionDeleted]:
+        project = self.projects.get(command.project_id)
+        project.check_at_rest()
+        agent = self.context.agents.get(project.data.agent)
+        kept = await asyncio.to_thread(conversations.stored, agent, project.path, command.session_id)
+        every = await self.searching.all_parts(project)
+        parts = [part for part in every if part.key == command.session_id]
+        if not parts:
+            if not kept:
+                raise no_session()
+            text = "Only the agent itself stores this session. Drawbridge has no copy of it, so nothing was deleted."
+            raise ClientError("NOT_SUPPORTED", text, "data.session_id")
+        trash = await asyncio.to_thread(self.projects.trash_file, project)
+        is_current = parts[-1] is every[-1]
+        return await project.delete_session(parts, client, trash, is_current=is_current, agent_copy=kept)
+
+    async def dir_create(self, command: commands.DirCreate, client: Subscriber) -> Answer[replies.DirectoryCreated]:
+        projects = [project.path for project in self.projects]
+        create = self.context.places.create
+        path = await asyncio.to_thread(create, command.path, command.name, projects, client.sees)
+        return Answer(type="dir_created", data=replies.DirectoryCreated(str(path)))
+
+    async def place_list(self, command: commands.PlaceList, client: Subscriber) -> Answer[replies.Places]:
+        projects = [project.path for project in self.projects]
+        in_terminals = [
+            (one.path, one.data.last_active) for one in self.all_sessions if isinstance(one, TerminalSession)
+        ]
+
+        def suggested() -> replies.Places:
+            deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
+            return places.suggested(self.context.places, projects, [*in_terminals, *deleted], client.sees)
+
+        return Answer(type="place_list", data=await asyncio.to_thread(suggested))
+
+    async def usage(self, command: commands.Usage, client: Subscriber) -> Answer[replies.Usage]:
+        since = day_of(datetime.now(UTC) - timedelta(days=command.days - 1))
+        uncounted = [project for project in self.projects if not project.memory.usage_complete]
+        if uncounted and self._counting is None:
+            self._counting = self._tasks.start(_count_usage(uncounted), "counting the runs of older histories")
+            self._counting.add_done_callback(lambda _: self._counted())
+        if self._counting is not None:
+            await asyncio.wait([self._counting], timeout=COUNTING_SECONDS)
+        rows = [
+            replies.UsageRow(day=day, project_id=project.id, path=str(project.path), **msgspec.structs.asdict(used))
+            for project in self.projects
+            if client.sees(project.path)
+            for day, used in project.memory.usage.items()
+            if day >= since
+        ]
+        rows.sort(key=lambda row: (row.day, row.cost_usd), reverse=True)
+        return Answer(type="usage", data=replies.Usage(since, rows, complete=self._counting is None))
+
+    def _counted(self) -> None:
+        self._counting = None
+
+    # Files.
+
+    async def file_list(self, command: commands.FileList, client: Subscriber) -> Answer[replies.FileEntries]:
+        project = await self._files_of(command.project_id)
+        if command.query is None:
+            found = await listed(project, command.path, self._file_indexes)
+        else:
+            found = await matching(project, command.path, command.query, command.limit, self._file_indexes)
+        return Answer(type="file_list", project_id=command.project_id, data=found)
+
+    async def file_read(self, command: commands.FileRead, client: Subscriber) -> Answer[replies.FileContent]:
+        project = await self._files_of(command.project_id)
+        kept = partial(self._sources.kept, command.project_id)
+        content = await asyncio.to_thread(files.read, project, command.path, kept)
+        return Answer(type="file_read", project_id=command.project_id, data=content)
+
+    async def file_changes(self, command: commands.FileChanges, client: Subscriber) -> Answer[replies.FileChanges]:
+        project = await self._files_of(command.project_id)
+        changes = await self._comparisons.of(project, command.path)
+        return Answer(type="file_changes", project_id=command.project_id, data=changes)
+
+    async def file_piece(self, blob_id: str, offset: int, length: int, identity: Identity) -> replies.BlobPiece:
+        """A part of a file that a client has read. Raises ``ClientError``."""
+        project_id, source = self._sources.of(blob_id) or ("", None)
+        if source is None:
+            raise no_blob()
+        self.check_sees(identity, project_id)
+        project = await self._files_of(project_id)
+        data = await asyncio.to_thread(files.read_again, project, source, offset, length)
+        return replies.BlobPiece(blob_id, offset, data, source.size, offset + len(data) >= source.size)
+
+    async def _files_of(self, project_id: str) -> files.Project:
+        """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
+        path = self.all_sessions.get(project_id).path
+        await asyncio.to_thread(self.context.check_place, path, "Nothing was read.")
+        root, data = await asyncio.to_thread(lambda: (path.resolve(), self.context.places.data.resolve()))
+        return files.Project(root, data, self._privacy)
+
     # Runs.
 
     async def execute(self, command: commands.Execute, client: Subscriber) -> Answer[replies.Accepted]:
-        session = self.sessions.get(command.project_id)
+        session = self.all_sessions.get(command.project_id)
         if isinstance(session, TerminalSession):
-            return await self.terminal_sessions.execute(session, command, client, lambda: self._as_a_run(session))
+            return await self.terminal_sessions.execute(session, command, client, session.within_limits)
         project = self.projects.get(session.id)
         known = project.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
+        if command.steer and (command.agent is not None or command.options != Options()):
+            text = "A message into the active run can't change the agent or its options. Nothing was sent."
+            raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         attachments = [
@@ -245,19 +436,32 @@ class Core:
             run_id=f"run_{uuid.uuid4().hex[:16]}",
             prompt=command.prompt,
             by=client.name,
+            client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
             options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
             attachments=tuple(attachments),
         )
-        return project.execute(order, client, queue=command.queue)
+        if not attachments:
+            return await self._execute(project, order, command, client)
+        async with project.storing:
+            order = await asyncio.to_thread(project.with_stored, order, project.files_in_use(), steer=command.steer)
+            is_used = False
+            try:
+                answer = await self._execute(project, order, command, client)
+                is_used = command.steer or answer.data.run_id == order.run_id
+            finally:
+                if not is_used:
+                    await asyncio.to_thread(project.remove_stored, order)
+        return answer
 
-    def _as_a_run(self, session: TerminalSession) -> bool:
-        """Checks the command line of the agent against the ceilings of a run. Raises ``ClientError`` with the reason."""
-        path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
-        return self.context.places.usable(path) and self._allowed(now, Options(), "claude") == self.context.granted(
-            path, now
-        )
+    async def _execute(
+        self, project: ManagedSession, order: Order, command: commands.Execute, client: Subscriber
+    ) -> Answer[replies.Accepted]:
+        if command.steer:
+            return project.steer(order, client)
+        await project.settle()  # nothing may come between this and the prompt
+        return project.execute(order, client, queue=command.queue)
 
     def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
         """The settings of a run: each as the client requests it, or else the project's default; never above the ceilings."""
@@ -271,7 +475,27 @@ class Core:
         return await self.projects.get(command.project_id).kill(client)
 
     async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).interrupt()
+        project = self.projects.get(command.project_id)
+        if command.all:
+            project.interrupt_all(client)
+        else:
+            project.interrupt()
+        return OK
+
+    async def queue_remove(self, command: commands.QueueRemove, client: Subscriber) -> Answer[Nothing]:
+        self.projects.get(command.project_id).remove_prompt(command.run_id, client)
+        return OK
+
+    async def queue_edit(self, command: commands.QueueEdit, client: Subscriber) -> Answer[Nothing]:
+        self.projects.get(command.project_id).edit_prompt(command.run_id, command.prompt, client)
+        return OK
+
+    async def queue_move(self, command: commands.QueueMove, client: Subscriber) -> Answer[Nothing]:
+        self.projects.get(command.project_id).move_prompt(command.run_id, command.before)
+        return OK
+
+    async def queue_send_now(self, command: commands.QueueSendNow, client: Subscriber) -> Answer[Nothing]:
+        self.projects.get(command.project_id).send_now(command.run_id)
         return OK
 
     async def agent_new_session(
@@ -280,7 +504,7 @@ class Core:
         return await self.projects.get(command.project_id).new_session(client)
 
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
-        project = self._in_place(command.project_id)
+        project = self._session_in_place(command.project_id)
         try:
             changes = await project.checkpoints.changes(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -292,6 +516,99 @@ class Core:
             return await self._in_place(command.project_id).revert(command.run_id, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
+
+    async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
+        try:
+            return await self._session_in_place(command.project_id).review()
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    async def review_image(self, project_id: str, blob: str) -> bytes:
+        """A version of an image that the review shows. Raises ``ClientError``."""
+        try:
+            data = await self._session_in_place(project_id).review_image(blob, files.LARGEST_IMAGE)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+        if files.image_type(data[:64]) is None:
+            text = "The file can't be shown: it is named like an image, and is none."
+            raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
+        return data
+
+    async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
+        wish = wish_of(command, client.name)
+        try:
+            return await self._session_in_place(command.project_id).decide_review(wish, client)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    async def review_comment(
+        self, command: commands.ReviewComment, client: Subscriber
+    ) -> Answer[messages.ReviewCommented]:
+        try:
+            return await self._session_in_place(command.project_id).comment(command, client)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
+        session = self._session_in_place(command.project_id)
+        try:
+            if isinstance(session, TerminalSession):
+                return await self.terminal_sessions.submit_review(session, command, client, session.within_limits)
+            project = self.projects.get(session.id)
+            order = Order(
+                run_id=f"run_{uuid.uuid4().hex[:16]}",
+                prompt="",
+                by=client.name,
+                client_id=client.id,
+                request_id=command.request_id,
+                options=self._allowed(Options(), project.data.options, project.data.agent),
+            )
+            return await project.submit_review(order, command.drafts, command.text, client)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
+        session = self._session_in_place(command.project_id)
+        if not isinstance(session, TerminalSession):
+            raise ClientError("COMMENT_GONE", "No comments wait for the agent. Nothing was changed.")
+        try:
+            return await session.reviewed.withdraw_comments(client, session.id)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    async def review_commit(
+        self, command: commands.ReviewCommit, client: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        project = self._in_place(command.project_id)
+        if not self.context.ceilings.commits:
+            text = (
+                "This server lets no client commit. Nothing was committed. Its owner can allow it with --allow-commit."
+            )
+            raise ClientError("PERMISSION_DENIED", text)
+        if not command.message.strip():
+            raise ClientError("VALIDATION_FAILED", "data.message: it is empty. Nothing was committed.", "data.message")
+        try:
+            return await project.commit_review(command, client)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
+        project = self._in_place(command.project_id)
+        if not self.context.ceilings.pushes:
+            text = "This server lets no client push. Nothing was pushed. Its owner can allow it with --allow-push."
+            raise ClientError("PERMISSION_DENIED", text)
+        if command.pull_request is not None and not command.pull_request.title.strip():
+            text = "data.pull_request.title: it is empty. Nothing was pushed."
+            raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
+        try:
+            return await project.push_review(command, client)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error, None) from None
+
+    def offers(self, type: str) -> bool:
+        """Whether this server takes such a message at all: its owner has to allow some."""
+        ceilings = self.context.ceilings
+        return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 
     @property
     def modes(self) -> list[str]:
@@ -309,6 +626,12 @@ class Core:
         project = self.projects.get(command.project_id)
         model = checked_model(self.context.ceilings, command.model, "data.model")
         await project.set_options(model=model)
+        return OK
+
+    async def set_effort(self, command: commands.SetEffort, client: Subscriber) -> Answer[Nothing]:
+        project = self.projects.get(command.project_id)
+        project.check_effort(command.effort)
+        await project.set_options(effort=command.effort)
         return OK
 
     # Conversations.
@@ -336,13 +659,14 @@ class Core:
             raise ClientError("SESSION_NOT_FOUND", "The agent has no such conversation for this directory.")
         if not fork:
             await self._check_unused(project, agent, session_id)
-        await project.resume(session_id, fork=fork)
+        title = await asyncio.to_thread(conversations.title, agent, project.path, session_id)
+        await project.resume(session_id, title, fork=fork)
         return OK
 
     async def _check_unused(self, project: ManagedSession, agent: Agent | None, session_id: str) -> None:
         """Raises ``ClientError`` if another process has the conversation open: both would write the same record."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, project.pids)
-        others = [other for other in self.sessions if other is not project and other.is_using(session_id)]
+        others = [other for other in self.all_sessions if other is not project and other.is_using(session_id)]
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
             where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
@@ -358,7 +682,7 @@ class Core:
         if command.updated_input_blob is not None:
             updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
-        project = self.sessions.get(command.project_id)
+        project = self.all_sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
             question = approval.request
@@ -372,8 +696,16 @@ class Core:
         return project.decide(command.approval_id, decision, client)
 
 
-def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError) -> ClientError:
+async def _count_usage(projects: Sequence[ManagedSession]) -> None:
+    for project in projects:
+        try:
+            await project.store.count_usage()
+        except (ClientError, DrawbridgeError) as error:
+            logger.warning("the runs of %s can't be counted: %s", project.id, error)
+
+
+def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError, field: str | None = "data.run_id") -> ClientError:
     if not isinstance(error, NoCheckpoint):
         logger.error("%s", error)
     text = str(error) if isinstance(error, NoCheckpoint) else "git failed. The server's log has the reason."
-    return ClientError("CHECKPOINT_NOT_FOUND", text, field="data.run_id")
+    return ClientError("CHECKPOINT_NOT_FOUND", text, field=field)

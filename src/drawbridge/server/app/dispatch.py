@@ -23,7 +23,7 @@ from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.client_errors import ClientError, not_written
+from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
@@ -56,8 +56,7 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     aside: bool | Callable[[C], bool] = False
     """The client's next requests need not wait for it: always, or for the commands of which the function returns true."""
     signs_in: bool = False
-    """The command is accepted before the client has signed in. Its handler is not a coroutine: requests that the client sent
-    right after it must find the client signed in."""
+    """The command is accepted before the client has signed in. Requests that the client sends right after it wait for it."""
 
 
 AnyRow = Row[Any, Any, Any]
@@ -93,7 +92,7 @@ class Dispatch:
         aside = self._rows[type(command)].aside
         return aside if isinstance(aside, bool) else aside(command)
 
-    def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
+    async def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
         """Handles a message of a client that has not signed in. Raises ``ClientError`` if the client must be disconnected."""
         try:
             command = self.parse(text)
@@ -102,8 +101,7 @@ class Dispatch:
         row = self._rows.get(type(command))
         if row is None or not row.signs_in:
             raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
-        answer = row.handler(self._owners[row.request], command, client)
-        assert isinstance(answer, Answer), f"{row.name} signs in and must answer at once"
+        answer = await _answered(row, self._owners[row.request], command, client)
         assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
         return command, answer
 
@@ -121,8 +119,7 @@ class Dispatch:
             raise ClientError("SHUTTING_DOWN", "The server is shutting down. Nothing was done. Connect again later.")
         try:
             asked = self._check(row, command, client)
-            answered = row.handler(self._owners[row.request], command, client)
-            answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
+            answer = await _answered(row, self._owners[row.request], command, client)
             # First of all: the command is done, whatever fails from here on.
             if answer.then is not None:
                 after_reply.callback(answer.then)
@@ -144,8 +141,7 @@ class Dispatch:
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("internal error in %s", row.name)
-            text = "The server failed. Its log has the details under the correlation id."
-            raise ClientError("INTERNAL_ERROR", text) from None
+            raise internal_error() from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
         """Writes a refusal to the log and the audit, if it matters to the owner. ``command``: None if it could not be
@@ -162,17 +158,25 @@ class Dispatch:
         Returns the approval that the command decides, if it is one that waits.
         """
         identity = client.known
+        scopes.check_only(identity, command, row.name)
         scopes.check(identity, row.scope, row.name)
-        if isinstance(command, commands.ProjectCommand):
+        if isinstance(command, commands.InProjects) and command.project_id:
             self._core.check_sees(identity, command.project_id)
-        if isinstance(command, commands.Execute):
+        if isinstance(command, commands.AgentInterrupt) and command.all and not identity.may(scopes.RUNS):
+            raise scopes.out_of_scope(identity, scopes.RUNS, f"{row.name} with all", "data.all")
+        if isinstance(command, commands.Execute | commands.ReviewSubmit):
             self._entrance.count_prompt(identity, client.address)
+        if isinstance(command, commands.Execute):
             for index, given in enumerate(command.options.add_dirs):
                 if not identity.sees(_real(given)):
                     field = f"data.options.add_dirs[{index}]"
-                    raise ClientError("INVALID_PATH", "The allowed directories do not contain this directory.", field)
+                    raise ClientError(
+                        "INVALID_PATH", "The directory was not found, or this server does not allow it.", field
+                    )
         if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(command.path)):
-            raise ClientError("INVALID_PATH", "The allowed directories do not contain this directory.", "data.path")
+            raise ClientError(
+                "INVALID_PATH", "The directory was not found, or this server does not allow it.", "data.path"
+            )
         if not isinstance(command, commands.PermissionResponse):
             return None
         asked = self._core.question(command.project_id, command.approval_id)
@@ -185,6 +189,12 @@ class Dispatch:
         if command.updated_input_blob is not None:
             return _object(self._blobs.take(command.updated_input_blob))
         return _object(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
+
+
+async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -> Answer[Any]:
+    """The handler's answer, whether it is a coroutine or not."""
+    answer = row.handler(owner, command, client)
+    return answer if isinstance(answer, Answer) else await answer
 
 
 def _object(data: bytes) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.events import NOT_OURS, Announced, StateChanged
+from drawbridge.server.events import NOT_OURS, Announced, Event
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Subscriber
@@ -39,7 +39,7 @@ class Joining:
             self._audience.join(project.id, client)
         else:
             self._audience.catch_up(project.id, client)
-            reading = self._read_on(project, client, after_seq, project.shown())
+            reading = self._read_on(project, client, after_seq, project.unrecorded())
             what = f"{project.id}: sending {client.id} the records that it missed"
             task = self._tasks.start(reading, what, failed=lambda _: self._give_up(project, client))
             self._reading[project.id, client.id] = task
@@ -55,21 +55,19 @@ class Joining:
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _read_on(self, project: Session, client: Subscriber, seq: int, sent_state: messages.ProjectState) -> None:
+    async def _read_on(self, project: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
         """Sends what the client has missed. If that fails, the client gets an error and can join again."""
         try:
-            await self._catch_up(project, client, seq, sent_state)
+            await self._catch_up(project, client, seq, sent)
         except HistoryUnreadable as error:
             if not project.history.closed:
                 logger.error("%s: %s", project.id, error)
                 self._failed(project, client)
 
-    async def _catch_up(
-        self, project: Session, client: Subscriber, seq: int, sent_state: messages.ProjectState
-    ) -> None:
+    async def _catch_up(self, project: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
         """Sends the records on disk, as fast as the client reads; then the client joins the others in the same loop iteration.
 
-        ``sent_state``: the state that it was sent. Later changes of state are not part of the history.
+        ``sent``: what the snapshot contained beside the history. What has changed of it since is sent at the end.
         """
         while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
@@ -87,9 +85,9 @@ class Joining:
             if project.history.closed:  # deleted: the client has been notified
                 return
         self._audience.join(project.id, client)
-        state = project.shown()
-        if state != sent_state:
-            client.send(frame(Announced(project.id, project.path, StateChanged(state))))
+        for before, event in zip(sent, project.unrecorded(), strict=True):
+            if event != before:
+                client.send(frame(Announced(project.id, project.path, event)))
 
     def _give_up(self, project: Session, client: Subscriber) -> None:
         """After an internal error, which may have occurred when the client had already joined."""

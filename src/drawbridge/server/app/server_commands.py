@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from drawbridge.agents import catalog
+from drawbridge.agents.registry import Program
+from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
 from drawbridge.server.app.clients import Client, Clients
 from drawbridge.server.app.core import Core
+from drawbridge.server.auth.access import is_local
+from drawbridge.server.auth.devices import CODE_LIFETIME, Devices, new_code, now, pairing_link, qr_modules
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.auth.ssh_keys import NO_CERTIFICATE, challenge
-from drawbridge.server.notifications.web_push import Subscriptions
+from drawbridge.server.notifications.web_push import Subscription, Subscriptions
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Directories, Nothing
+from drawbridge.server.reviews.messages import IMAGE
 from drawbridge.server.sessions import places
+from drawbridge.server.sessions.files import PREFIX as FILE_PREFIX
+from drawbridge.server.sessions.metadata import instant
 from drawbridge.server.sessions.places import allowed
 
 logger = logging.getLogger("drawbridge.server")
@@ -31,8 +39,11 @@ RECORD_KEPT_SECONDS: Final = 10.0
 class ServerCommands:
     """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
-    ``agents``: names of those that can be run, ``with_image_input`` of those among them that accept pictures. ``scopes``: of
-    each command. ``health`` returns the current numbers. ``push``: None if the server sends no notifications to browsers.
+    ``agents``: names of those that can be run, ``with_image_input`` of those among them that accept pictures. ``scopes``:
+    of each command. ``health`` returns the current numbers. ``push``: None if the server sends no notifications to
+    browsers. ``push_test`` sends one, and returns the problem if there is one. ``machine``: its host name.
+    ``devices``: None if it accepts none. ``addresses`` returns those of the page for other machines, the best first, and
+    ``programs`` those of the agents; both may block.
     """
 
     def __init__(
@@ -48,7 +59,12 @@ class ServerCommands:
         scopes: Mapping[str, Scope],
         health: Callable[[], replies.Health],
         push: Subscriptions | None = None,
+        push_test: Callable[[Subscription], Awaitable[str | None]] | None = None,
         with_image_input: Sequence[str] = (),
+        devices: Devices | None = None,
+        addresses: Callable[[], Sequence[str]] = tuple,
+        machine: str = "",
+        programs: Callable[[], Mapping[str, Program]] = dict,
     ) -> None:
         self._core = core
         self._blobs = blobs
@@ -60,7 +76,12 @@ class ServerCommands:
         self._scopes = scopes
         self._health = health
         self._push = push
+        self._push_test = push_test
         self._that_see = list(with_image_input)
+        self._devices = devices
+        self._addresses = addresses
+        self._machine = machine
+        self._programs = programs
         self._record: tuple[str, bytes] | None = None
 
     # signing in
@@ -81,8 +102,8 @@ class ServerCommands:
         identity = self._entrance.by_signature(command, nonce, client.certificate, client.address)
         return self._authenticated(identity, client, None)
 
-    def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
-        identity, token = self._entrance.by_code(command.code, command.name, client.address)
+    async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
+        identity, token = await self._entrance.by_code(command.code, command.name, client.address)
         if client.identity is None:
             self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
@@ -118,9 +139,12 @@ class ServerCommands:
                 device=replies.DeviceOf(name=client.name, scope=identity.scope, projects=identity.projects),
                 agents=self._agents,
                 pictures=self._that_see,
-                features=sorted(type for type, scope in self._scopes.items() if identity.may(scope)),
+                features=sorted(
+                    type for type, scope in self._scopes.items() if identity.may(scope) and self._core.offers(type)
+                ),
                 limits=replies.Limits(),
                 modes=self._core.modes,
+                machine=self._machine,
             ),
         )
 
@@ -147,25 +171,35 @@ class ServerCommands:
     async def blob_put(self, command: commands.BlobPut, client: Client) -> Answer[replies.BlobStored]:
         identity = client.known
         device = identity.device_id or identity.key
-        stored = self._blobs.put(command.blob_id, command.offset, command.data, command.last, device)
+        stored = await self._blobs.put(command.blob_id, command.offset, command.data, command.last, device)
         return Answer(type="blob_stored", data=stored)
 
     async def blob_get(self, command: commands.BlobGet, client: Client) -> Answer[replies.BlobPiece]:
+        length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
+        if command.blob_id.startswith(FILE_PREFIX):
+            part = await self._core.file_piece(command.blob_id, command.offset, length, client.known)
+            return Answer(type="blob", data=part)
         if ":" in command.blob_id:
-            data = await self._whole_record(command.blob_id, client)
+            data = await self._of_session(command.blob_id, client)
         else:
             data = await self._blobs.read(command.blob_id)
-        length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
-    async def _whole_record(self, blob_id: str, client: Client) -> bytes:
-        """Cached briefly, since clients download it in pieces."""
-        project_id, _, seq = blob_id.partition(":")
+    async def _of_session(self, blob_id: str, client: Client) -> bytes:
+        """A record of a history, an image that it names, or one of the review. Cached briefly, since clients download it in
+        pieces."""
+        project_id, _, which = blob_id.partition(":")
         self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
-            if not (seq.isascii() and seq.isdigit() and len(seq) < 17):
+            if which.startswith("img_"):
+                data = await self._core.prompt_image(project_id, which)
+            elif which.startswith(IMAGE):
+                data = await self._core.review_image(project_id, which.removeprefix(IMAGE))
+            elif which.isascii() and which.isdigit() and len(which) < 17:
+                data = await self._core.record(project_id, int(which))
+            else:
                 raise no_blob()
-            kept = (blob_id, await self._core.record(project_id, int(seq)))
+            kept = (blob_id, data)
             self._record = kept
             asyncio.get_running_loop().call_later(RECORD_KEPT_SECONDS, self._forget, kept)
             return kept[1]
@@ -180,6 +214,101 @@ class ServerCommands:
         own = [Path(one) for one in identity.projects or () if allowed(Path(one), self._roots)]
         roots = list(dict.fromkeys([*filter(identity.sees, self._roots), *own]))
         return Answer(type="dir_list", data=await asyncio.to_thread(listed, command.path, roots))
+
+    # devices
+
+    async def device_list(self, command: commands.DeviceList, client: Client) -> Answer[replies.DeviceList]:
+        devices, identity = self._managed_by(client), client.known
+        connected = {one.known.device_id for one in self._clients}
+        at = now()
+        listed = [
+            replies.DeviceInfo(
+                id=device.id,
+                name=device.name,
+                scope=device.scope,
+                state=device.standing(at),
+                created=instant(device.created) or "",
+                last_used=instant(device.last_used),
+                expires=instant(device.expires),
+                projects=device.projects,
+                connected=device.id in connected,
+                mine=device.id == identity.device_id,
+            )
+            for device in await asyncio.to_thread(list, devices)
+        ]
+        return Answer(type="device_list", data=replies.DeviceList(listed))
+
+    async def device_revoke(self, command: commands.DeviceRevoke, client: Client) -> Answer[replies.DeviceRevoked]:
+        devices = self._managed_by(client)
+        try:
+            revoked = await asyncio.to_thread(devices.revoke, command.device_id, by_name=False)
+        except BadArgument:
+            text = "No device with this id has a valid token. Nothing was changed."
+            raise ClientError("DEVICE_NOT_FOUND", text, "data.device_id") from None
+        return Answer(type="device_revoked", data=replies.DeviceRevoked(revoked.id, revoked.name))
+
+    async def pair_create(self, command: commands.PairCreate, client: Client) -> Answer[replies.PairCreated]:
+        """The code's device never outlives the token of the device that creates it."""
+        devices, at = self._managed_by(client), now()
+        # Before the code is stored: without its link the client would never learn the code.
+        page = await self._page(command.origin, client)
+        try:
+            code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
+        except BadArgument:
+            text = "data.name: it must be 1 to 60 printable characters. Nothing was changed."
+            raise ClientError("VALIDATION_FAILED", text, "data.name") from None
+        address = pairing_link(page, code, client.certificate)
+        made = replies.PairCreated(
+            code=code,
+            scope=command.scope,
+            expires_at=instant(at + CODE_LIFETIME) or "",
+            link=address,
+            qr=await asyncio.to_thread(qr_modules, address),
+            name=command.name,
+            loopback=is_local(page),
+        )
+        return Answer(type="pair_created", data=made)
+
+    async def _page(self, origin: str | None, client: Client) -> str:
+        """The address of the page for another device. Raises ``ClientError`` if ``origin`` is not one."""
+        page = origin or f"{'http' if client.certificate is None else 'https'}://{client.host}"
+        try:
+            local = is_local(page)
+        except ValueError:
+            text = "data.origin: it is not the address of a server. Nothing was changed."
+            raise ClientError("VALIDATION_FAILED", text, "data.origin") from None
+        return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
+
+    def _managed_by(self, client: Client) -> Devices:
+        """Raises ``ClientError`` if this client may not manage devices: a code could give it more than it has itself."""
+        if client.known.projects is not None:
+            text = "A device that is confined to some projects can't manage devices. Nothing was done."
+            raise ClientError("PERMISSION_DENIED", text)
+        if self._devices is None:
+            raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
+        return self._devices
+
+    # agents
+
+    async def agent_list(self, command: commands.AgentList, client: Client) -> Answer[replies.AgentList]:
+        programs = await asyncio.to_thread(self._programs)
+        listed = [self._agent(name, programs.get(name)) for name in self._agents]
+        return Answer(type="agent_list", data=replies.AgentList(listed))
+
+    def _agent(self, name: str, program: Program | None) -> replies.AgentInfo:
+        """``program``: None for an agent that needs none."""
+        title = catalog.title(name)
+        installed = program is None or program.path is not None
+        by_path = f", or start the server with --agent-path {name}=PATH" if name in catalog.AGENTS else ""
+        return replies.AgentInfo(
+            name=name,
+            title=title,
+            installed=installed,
+            asks=self._core.asks(name),
+            pictures=name in self._that_see,
+            version=program.version if program is not None else None,
+            hint=None if installed else f"Install {title} on the server's machine{by_path}.",
+        )
 
     # notifications to browsers
 
@@ -196,12 +325,22 @@ class ServerCommands:
         await asyncio.to_thread(self._subscriptions.unsubscribe, command, client.known)
         return OK
 
+    async def push_test(self, command: commands.PushTest, client: Client) -> Answer[replies.PushTested]:
+        subscription = self._subscriptions.own(command.endpoint, client.known)
+        if subscription is None or self._push_test is None:
+            text = "This device has no such subscription. Nothing was sent. Turn notifications off and on again."
+            raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
+        problem = await self._push_test(subscription)
+        return Answer(type="push_tested", data=replies.PushTested(problem is None, problem))
+
     @property
     def _subscriptions(self) -> Subscriptions:
         if self._push is None:
             raise ClientError("NOT_SUPPORTED", "This server sends no notifications to browsers. Nothing was stored.")
         return self._push
 
+
+NOTHING_LISTED: Final = "Nothing was listed."
 
 MOST: Final = 1_000
 """Names in one reply."""
@@ -211,7 +350,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
     """Raises the same ``ClientError`` whether the path is missing, is not a directory or is not allowed."""
     if path == "":
         return Directories("", [str(root) for root in roots])
-    real = places.resolve(path, roots, ())
+    real = places.resolve(places.expanded(path), roots, (), NOTHING_LISTED)
     names: list[str] = []
     try:
         with os.scandir(real) as entries:
@@ -221,9 +360,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
                     if len(names) > MOST:
                         break
     except OSError:
-        raise ClientError(
-            "INVALID_PATH", "The allowed directories do not contain this directory.", field="data.path"
-        ) from None
+        raise ClientError("INVALID_PATH", f"{places.NOT_HERE} {NOTHING_LISTED}", field="data.path") from None
     names.sort(key=str.casefold)
     return Directories(str(real), names[:MOST], len(names) > MOST)
 

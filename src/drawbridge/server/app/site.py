@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import html
+import os
 import secrets
+from collections.abc import Callable
+from functools import cached_property
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -21,8 +25,8 @@ from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.connection import Connection
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.auth.access import is_loopback
 from drawbridge.server.auth.entrance import Entrance
-from drawbridge.server.auth.tls import authority_of
 from drawbridge.transport.http_server import Exchange, WebSocket
 
 INDEX: Final = "index.html"
@@ -33,6 +37,7 @@ TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "png": "image/png",
     "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
     "webmanifest": "application/manifest+json",
 }
 """A file's suffix → its type. A file of another kind is not served."""
@@ -70,25 +75,57 @@ class Answer(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
 
 
-class _File(Struct, frozen=True):
-    type: str
-    body: bytes
-    packed: bytes
-    tag: str
+class _File:
+    """A file of the page. It is compressed at its first request: most servers serve few of the hundred files."""
+
+    def __init__(self, type: str, body: bytes) -> None:
+        self.type = type
+        self.body = body
+
+    @cached_property
+    def packed(self) -> bytes:
+        return gzip.compress(self.body, mtime=0)
+
+    @cached_property
+    def tag(self) -> str:
+        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+
+NOT_BUILT: Final = b"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Drawbridge</title>
+<h1>The page isn\xe2\x80\x99t built</h1>
+<p>This server runs from a checkout in which the page was not built. Agents, <code>drawbridge attach</code> and all other
+clients work. To get the page, run <code>make page</code> in the checkout, then start the server again.</p>
+"""
+
+FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
+"""The environment variable in which `make serve` says why the page could not be built."""
+
+
+def not_built() -> bytes:
+    """The page in the place of the one that is missing, with the reason if it is known."""
+    reason = os.environ.get(FAILED)
+    told = f"<p>{html.escape(reason)}</p>\n" if reason else ""
+    return NOT_BUILT + told.encode(errors="replace") + b"</html>\n"
 
 
 class Page:
     """The response for each path."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Traversable | None = None) -> None:
+        """``folder``: what the build of web/ made; by default the one in this package."""
         self._files: dict[str, _File] = {}
-        for entry in files("drawbridge").joinpath("web").iterdir():
+        built = files("drawbridge").joinpath("page") if folder is None else folder
+        for entry in built.iterdir() if built.is_dir() else ():
             kind = TYPES.get(entry.name.rpartition(".")[2])
             if kind is not None:
-                body = entry.read_bytes()
-                tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
                 path = "/" if entry.name == INDEX else f"/{entry.name}"
-                self._files[path] = _File(kind, body, gzip.compress(body, mtime=0), tag)
+                self._files[path] = _File(kind, entry.read_bytes())
+        self._files.setdefault("/", _File(TYPES["html"], not_built()))
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -120,12 +157,19 @@ ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")
 class ServerSite:
     """The application of the server's HTTP transport."""
 
-    def __init__(self, entrance: Entrance, clients: Clients, dispatch: Dispatch, tls: Path | None = None) -> None:
-        """``tls``: the directory of the server's own certificate, whose authority anybody may download."""
+    def __init__(
+        self,
+        entrance: Entrance,
+        clients: Clients,
+        dispatch: Dispatch,
+        authority: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """``authority``: the public certificate (PEM) of the server's own authority, which anybody may download; None without
+        one."""
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch
-        self._tls = tls
+        self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
         """Part of each client's id: after a restart a page must not take another client's id for its own."""
@@ -142,6 +186,10 @@ class ServerSite:
 
     def subprotocol(self, head: Head) -> str | None:
         return None
+
+    def compresses(self, head: Head) -> bool:
+        """On the server's own machine it would only cost time."""
+        return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:
         identity = self._entrance.shown(head)
@@ -161,7 +209,7 @@ class ServerSite:
         if head.path == HEALTH:
             exchange.answer(200, b'{"status":"ok"}', [("Content-Type", "application/json")])
         elif head.path == AUTHORITY:
-            authority = authority_of(self._tls) if self._tls is not None else None
+            authority = self._authority()
             kind = "application/x-x509-ca-cert" if authority else "text/plain"
             exchange.answer(200 if authority else 404, authority or NO_AUTHORITY, [("Content-Type", kind)])
         else:

@@ -169,6 +169,9 @@ class _MetricsSite:
     def subprotocol(self, head: Head) -> str | None:
         return None
 
+    def compresses(self, head: Head) -> bool:
+        return False
+
     def opened(self, head: Head, websocket: WebSocket) -> Peer:
         raise AssertionError("WebSockets are not supported")
 

@@ -1,5 +1,5 @@
 """The editors on this machine as surfaces: a proposal is shown in each that has its directory open, and a
-decision there counts like a client's.
+decision there counts like a client's. Editors that show reviews are notified when one changes.
 
 Editors connect to the private socket (``terminal_sessions.socket``), each through its bridge.
 """
@@ -20,7 +20,7 @@ from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import with_text
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn
+from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn, ReviewChanged, ReviewCommented
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Frame, Subscriber
 
@@ -45,7 +45,7 @@ class Person:
     """The person at an editor: decides like a client, and is sent nothing."""
 
     id = "editor"
-    decides = True
+    decides = runs = owns = True
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -89,12 +89,22 @@ class Editors:
             self._show(offered, editor)
 
     def published(self, announced: Announced) -> None:
-        """The receiver "editors" of the event bus: an approval that is resolved or withdrawn is closed in every editor."""
+        """The receiver "editors" of the event bus: an approval that is resolved or withdrawn is closed in every editor, and
+        each learns that a review has changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
             case PermissionWithdrawn(approval_id):
                 self._close(approval_id, written=True)
+            case ReviewChanged(by=by) if announced.project_id is not None:
+                self._review_changed(announced.project_id, by or "")
+            case ReviewCommented() if announced.project_id is not None:
+                self._review_changed(announced.project_id, "")
+
+    def _review_changed(self, project: str, by: str) -> None:
+        for editor in self._editors:
+            if editor.about is not None and editor.about.reviews:
+                editor.send(wire.ReviewChanged(project, by))
 
     def _close(self, approval_id: str, *, written: bool) -> None:
         """``written``: the agent may write the file now."""
@@ -139,7 +149,9 @@ class Editors:
 
     def _show(self, offered: _Offer, editor: Editor) -> None:
         proposal, about = offered.approval.request.proposal, editor.about
-        if editor in offered.editors or proposal is None or about is None or offered.besides in about.pids:
+        if editor in offered.editors or proposal is None or about is None or not about.offers:
+            return
+        if offered.besides in about.pids:
             return
         if any(_inside(proposal.path, folder) for folder in about.folders):
             offered.editors.append(editor)

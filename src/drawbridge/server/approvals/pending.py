@@ -58,9 +58,9 @@ class PendingApproval(Approval[Decision]):
     def is_open(self) -> bool:
         return self.state is State.OPEN
 
-    def leads(self, link_targets: dict[str, str]) -> None:
-        """The paths that lead through a symbolic link, with their targets."""
-        self.request = msgspec.structs.replace(self.request, link_targets=link_targets)
+    def described(self, **fields: Any) -> None:
+        """Sets what the server adds to the agent's request: its words, and the targets of its links."""
+        self.request = msgspec.structs.replace(self.request, **fields)
 
     def recorded(self, seq: int | None) -> None:
         """Sets the record's number in the history; None if the history can't be written."""
@@ -94,6 +94,12 @@ def permission_request(
         asked_by=request.asked_by,
         reason=request.reason,
         blocked_path=request.blocked_path,
+        kind=request.kind,
+        title=request.title,
+        risks=request.risks,
+        always=request.always,
+        editable=request.editable,
+        summary=request.summary,
     )
     whole = msgspec.json.encode(shown)
     if len(whole) <= limit:
@@ -121,7 +127,7 @@ class Surface(Protocol):
 
 
 class AgentSurface:
-    """A process of Drawbridge (a hook, a bridge) that waits: ``answer`` sends it the decision."""
+    """The agent's own process, run by the server; ``answer`` sends it the decision."""
 
     pid: int | None = None
     in_editor = False

@@ -15,6 +15,7 @@ from drawbridge.agents.proposals import changed_text
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
+from drawbridge.server.approvals.words import words
 from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalRequested, ApprovalResolved, PermissionWithdrawn
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -32,6 +33,7 @@ REMEMBERED: Final = 200
 class Approvals:
     """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that reported it.
 
+    ``root``: the project's directory.
     ``write`` and ``record`` are those of the session's store. ``verdicts``: what became of the approvals of earlier processes
     of the server. ``decide`` handles a decision made in an editor like one of a client.
     """
@@ -39,6 +41,7 @@ class Approvals:
     def __init__(
         self,
         project_id: str,
+        root: str,
         write: Callable[[ApprovalResolved, Subscriber], int | None],
         record: Callable[[ApprovalRequested | PermissionWithdrawn], int | None],
         verdicts: Mapping[str, Verdict],
@@ -46,6 +49,7 @@ class Approvals:
         decide: Callable[[str, Decision, Subscriber], object],
     ) -> None:
         self._project_id = project_id
+        self._root = root
         self._write = write
         self._record = record
         self._before = verdicts
@@ -73,7 +77,12 @@ class Approvals:
         """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it
         is about a text; except the editor of the agent's own process.
         """
-        approval.leads(link_targets(approval.request.given, _path(approval), approval.request.blocked_path))
+        request = approval.request
+        found = words(request, agent, self._root, _real)
+        approval.described(
+            link_targets=link_targets(request.given, _path(approval), request.blocked_path),
+            **msgspec.structs.asdict(found),
+        )
         self._open[approval.id] = approval
         self._surfaces[approval.id] = [surface]
         approval.recorded(self._record(approval.request))
@@ -171,7 +180,7 @@ class Approvals:
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
     def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
-        """The open approval. Raises ``ClientError`` if there is none, or the decision does not fit it."""
+        """The open approval with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."
@@ -188,7 +197,7 @@ class Approvals:
             )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
-            return ClientError("APPROVAL_RESOLVED", "The question was withdrawn.", details=reason)
+            return ClientError("APPROVAL_RESOLVED", "The approval was withdrawn.", details=reason)
         given = {"by": verdict.by, "decision": verdict.decision}
         if verdict.client_id is not None:
             given["client_id"] = verdict.client_id
@@ -270,10 +279,13 @@ def _paths(given: Mapping[str, Any]) -> Iterator[str]:
 
 def _end(path: str) -> str | None:
     """The target of ``path``, if it differs. A part that does not exist yet stays as it is."""
+    end = _real(path)
+    return None if end == os.path.normpath(path) else end.encode("utf-8", "backslashreplace").decode()
+
+
+def _real(path: str) -> str:
+    """The path with its links followed; a path that is not possible as it is."""
     try:
-        end = os.path.realpath(path)
+        return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded
-        return None
-    if end == os.path.normpath(path):
-        return None
-    return end.encode("utf-8", "backslashreplace").decode()
+        return os.path.normpath(path)

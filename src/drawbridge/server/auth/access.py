@@ -11,13 +11,14 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import psutil
 
 from drawbridge.core.errors import BadSetting, DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.protocols.gate import Head, Refusal
-from drawbridge.server.auth.devices import Devices, redeem, same, wrong_token
+from drawbridge.server.auth.devices import Device, Devices, redeem, same, wrong_token
 from drawbridge.server.auth.scopes import Identity, owner
 from drawbridge.server.auth.ssh_keys import (
     NO_CERTIFICATE,
@@ -86,7 +87,7 @@ FOREIGN_NAME: Final = Refusal(
 
 
 def owner_token(path: Path) -> str:
-    """The token in the file; a new one if there is none yet. Only the owner can read the file (0600)."""
+    """The token in the file, which is created with a new token if it is missing. Only the owner can read it (0600)."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -164,11 +165,13 @@ class Access:
         keys: Keys | None = None,
         port: int = 0,
         certificate: Callable[[], str | None] = lambda: None,
+        notified: Callable[[str], Identity | None] = lambda token: None,
     ) -> None:
         """``origins``: of web pages elsewhere that may connect. ``proxies``: addresses and networks whose
         ``X-Forwarded-For`` is trusted.
 
         ``port``: where the server listens; ``certificate``: the SHA-256 of the certificate that new connections get.
+        ``notified``: the identity that the token of a notification gives; None if it is not a valid one.
         """
         self._port = port
         self.certificate = certificate
@@ -177,6 +180,7 @@ class Access:
         self._scheme = "https" if secure else "http"
         self._devices = devices
         self._keys = keys
+        self._notified = notified
         self._origins = frozenset(origin.lower().removesuffix("/") for origin in origins)
         self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies]
 
@@ -196,7 +200,7 @@ class Access:
         """The address of the client: the peer's, or that which a trusted proxy reports, through a chain of them."""
         found = head.peer
         reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
-        while reported and self._is_proxy(found) and _is_address(reported[-1]):
+        while reported and self._is_proxy(found) and is_address(reported[-1]):
             found = reported.pop()
         return found
 
@@ -205,7 +209,7 @@ class Access:
         return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
 
     def _is_proxy(self, address: str) -> bool:
-        return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
+        return is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 
     def shown(self, head: Head) -> Identity | None:
         """The identity of the token in the request's head; None if it has none and one is needed. Raises ``ClientError``."""
@@ -222,21 +226,23 @@ class Access:
         """The identity of a token, compared in constant time. Raises ``ClientError``."""
         if self._token is None or same(token, self._token):
             return owner("")
+        notified = self._notified(token)
+        if notified is not None:
+            return notified
         if self._devices is None:
             raise wrong_token()
         return self._devices.identify(token)
 
-    def pair(self, code: str, name: str | None) -> tuple[Identity, str]:
+    def pair(self, code: str, name: str | None) -> tuple[Device, str]:
         """Pairs a device by a one-time code. Returns the device and its token. Raises ``ClientError``."""
         if self._devices is None:
             raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
         try:
-            device, token = redeem(self._devices, code, name)
+            return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
             text = "The server can't save the new device. Nothing was done. Its log has the reason."
             raise ClientError("FILE_OPERATION", text) from None
-        return device.identity, token
 
     def nonce(self) -> str:
         """Raises ``ClientError`` if the server does not accept SSH keys."""
@@ -297,7 +303,7 @@ class Access:
         return self._devices.refusal(identity.device_id)
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -314,3 +320,10 @@ def _bare(text: str) -> str:
 def _without_port(host: str) -> str:
     name, separator, port = host.rpartition(":")
     return name if separator and port.isdecimal() and port.isascii() else host
+
+
+def is_local(page: str) -> bool:
+    """Whether the address leads to the machine itself, wherever it is opened. Raises ValueError if it is not an address."""
+    parts = urlsplit(page)
+    _ = parts.port  # read, because it is checked only then
+    return is_loopback(parts.hostname or "")

@@ -6,15 +6,15 @@ Which commands are audited is in their rows (``app.command_table``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.replies import Accepted
+from drawbridge.server.protocol.messages import Answer, ReviewCommented, ReviewCommitted, ReviewPushed
+from drawbridge.server.protocol.replies import Accepted, DeviceRevoked, DirectoryCreated, PairCreated
 
 C = TypeVar("C", contravariant=True)
 R = TypeVar("R", contravariant=True)
@@ -68,6 +68,7 @@ def execute(command: commands.Execute, reply: Accepted, asked: ApprovalRequested
         "run_id": reply.run_id,
         "agent": command.agent,
         "permission_mode": options.permission_mode,
+        "steer": command.steer or None,
         "skip_permissions": options.dangerously_skip_permissions or None,
     }
 
@@ -85,8 +86,68 @@ def permission_response(
     }
 
 
-def run_revert(command: commands.RunRevert, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def agent_interrupt(command: commands.AgentInterrupt, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {"all": command.all or None}
+
+
+class OfSession(Protocol):
+    """A command that names a session, or, with None, the project's own."""
+
+    @property
+    def session_id(self) -> str | None: ...
+
+
+def of_session(command: OfSession, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {"session_id": command.session_id}
+
+
+class OfRun(Protocol):
+    """A command that names a run."""
+
+    run_id: str
+
+
+def of_run(command: OfRun, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"run_id": command.run_id}
+
+
+def review_decide(command: commands.ReviewDecide, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {
+        "decision": command.decision or "edit",
+        "hunks": len(command.hunks) or None,
+        "files": len(command.files) or None,
+        "all": command.all or None,
+    }
+
+
+def review_comment(
+    command: commands.ReviewComment, reply: ReviewCommented, asked: ApprovalRequested | None
+) -> dict[str, Any]:
+    return {
+        "comment_id": reply.comment_id,
+        "path": reply.comment.path if reply.comment else None,
+        "removed": command.remove or None,
+        "resolved": command.resolved,
+    }
+
+
+def review_submit(command: commands.ReviewSubmit, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {"run_id": reply.run_id}
+
+
+def review_commit(
+    command: commands.ReviewCommit, reply: ReviewCommitted, asked: ApprovalRequested | None
+) -> dict[str, Any]:
+    return {"commit": reply.commit, "branch": reply.branch}
+
+
+def review_push(command: commands.ReviewPush, reply: ReviewPushed, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {
+        "commit": reply.commit,
+        "remote": reply.remote,
+        "branch": reply.branch,
+        "pull_request": reply.pull_request,
+    }
 
 
 def set_mode(command: commands.SetMode, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
@@ -97,8 +158,26 @@ def set_model(command: commands.SetModel, reply: object, asked: ApprovalRequeste
     return {"model": command.model}
 
 
+def set_effort(command: commands.SetEffort, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {"effort": command.effort}
+
+
 def project_create(command: commands.ProjectCreate, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"path": command.path}
+
+
+def dir_create(command: commands.DirCreate, reply: DirectoryCreated, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {"path": reply.path}
+
+
+def device_revoke(
+    command: commands.DeviceRevoke, reply: DeviceRevoked, asked: ApprovalRequested | None
+) -> dict[str, Any]:
+    return {"device": reply.name, "revoked": reply.device_id}
+
+
+def pair_create(command: commands.PairCreate, reply: PairCreated, asked: ApprovalRequested | None) -> dict[str, Any]:
+    return {"device": reply.name, "scope": reply.scope}
 
 
 def _question(asked: ApprovalRequested | None) -> dict[str, Any]:

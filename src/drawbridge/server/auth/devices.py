@@ -18,10 +18,10 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -64,7 +64,7 @@ UNNAMED: Final = "device"
 
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``hash``: SHA-256 of the secret, which has 256 random bits: a slower hash is not needed."""
+    """``hash``: SHA-256 of the secret, which has 256 random bits: a slower hash is not needed. ``made_by``: as in ``Code``."""
 
     id: str
     name: str
@@ -75,8 +75,9 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     last_used: datetime | None = None
     expires: datetime | None = None
     revoked: datetime | None = None
+    made_by: str | None = None
 
-    def standing(self, now: datetime) -> str:
+    def standing(self, now: datetime) -> Literal["valid", "expired", "revoked"]:
         """The state of its token in one word, for the list."""
         return "revoked" if self.revoked else "expired" if self.expires and self.expires <= now else "valid"
 
@@ -86,8 +87,12 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A pairing code, which becomes a device once. ``lifetime``: seconds for which the device's token
-    is valid."""
+    """A pairing code, which becomes a device once. ``lifetime``: seconds for which the device's token is valid;
+    ``expires``: its end in any case, which is that of the device that made the code.
+
+    ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code is
+    valid only as long as its maker is.
+    """
 
     hash: str
     scope: Scope
@@ -96,6 +101,8 @@ class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     projects: tuple[str, ...] | None = None
     lifetime: float | None = None
     used: bool = False
+    made_by: str | None = None
+    expires: datetime | None = None
 
 
 class File(Struct, omit_defaults=True):
@@ -104,7 +111,10 @@ class File(Struct, omit_defaults=True):
 
 
 class Devices:
-    """The devices of one data directory. If their file is damaged, connected devices stay and no other is accepted."""
+    """The devices of one data directory. If their file is damaged, connected devices stay and no other is accepted.
+
+    The methods for the server don't wait for another process. ``changed`` does, so the server calls it in a thread.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -135,13 +145,15 @@ class Devices:
     ) -> tuple[Device, str]:
         """Adds a device. Returns it and its token, which is not stored. Raises ``BadArgument`` if the name is taken."""
         with self.changed() as file:
-            return added(file, name, scope, projects, lifetime)
+            return added(file, name, scope, projects, now() + lifetime if lifetime else None)
 
-    def revoke(self, which: str) -> Device:
-        """Revokes a device by name or id. Raises ``BadArgument`` if no valid device has it."""
+    def revoke(self, which: str, *, by_name: bool = True) -> Device:
+        """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises ``BadArgument``
+        if no valid device has it."""
         with self.changed() as file:
             for place, device in enumerate(file.devices):
-                if which in (device.id, device.name) and device.revoked is None:
+                if which in (device.id, device.name if by_name else None) and device.revoked is None:
+                    file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
                     file.devices[place] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[place]
             raise BadArgument(
@@ -167,14 +179,7 @@ class Devices:
     def refusal(self, device_id: str) -> ClientError | None:
         """Why a connected device may not stay; None if it may."""
         self._is_whole()
-        device = self._devices.get(device_id)
-        if device is None or device.revoked:
-            text = "This device's token was revoked by the owner. Ask for a new one."
-            return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
-        if device.expires is not None and device.expires <= now():
-            text = "This device's token has expired. Ask the owner for a new one."
-            return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
-        return None
+        return refusal_of(self._devices.get(device_id))
 
     def identity_of(self, device_id: str) -> Identity | None:
         """The identity of a device; None if its token is not valid (any more)."""
@@ -253,12 +258,17 @@ class Devices:
 
 
 def hashed(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(_bytes(secret)).hexdigest()
 
 
 def same(left: str, right: str) -> bool:
     """Compares in constant time."""
-    return hmac.compare_digest(left.encode("utf-8", "surrogateescape"), right.encode("utf-8", "surrogateescape"))
+    return hmac.compare_digest(_bytes(left), _bytes(right))
+
+
+def _bytes(secret: str) -> bytes:
+    """Encodes any text: the token that a stranger sends may contain surrogates, which UTF-8 does not have."""
+    return secret.encode("utf-8", "surrogatepass")
 
 
 def is_name(text: str) -> bool:
@@ -274,8 +284,24 @@ def wrong_token() -> ClientError:
     return ClientError("UNAUTHORIZED", "The token is missing or wrong. Nothing was done.")
 
 
+def refusal_of(device: Device | None) -> ClientError | None:
+    """Why the token of a device is not accepted; None if it is. ``device``: None if the list does not contain it any more."""
+    if device is None or device.revoked:
+        text = "This device's token was revoked by the owner. Ask for a new one."
+        return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
+    if device.expires is not None and device.expires <= now():
+        text = "This device's token has expired. Ask the owner for a new one."
+        return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
+    return None
+
+
 def added(
-    file: File, name: str, scope: Scope, projects: Sequence[str] | None, lifetime: timedelta | None
+    file: File,
+    name: str,
+    scope: Scope,
+    projects: Sequence[str] | None,
+    expires: datetime | None,
+    made_by: str | None = None,
 ) -> tuple[Device, str]:
     if not is_name(name):
         raise BadArgument("NAME", "must be 1 to 60 printable characters. Nothing was changed.")
@@ -290,7 +316,8 @@ def added(
         hash=hashed(secret),
         created=at,
         projects=tuple(projects) if projects else None,
-        expires=at + lifetime if lifetime else None,
+        expires=expires,
+        made_by=made_by,
     )
     file.devices.append(device)
     return device, f"drawbridge_{device.id}_{secret}"
@@ -318,14 +345,24 @@ def new_code(
     name: str | None = None,
     projects: Sequence[str] | None = None,
     lifetime: timedelta | None = None,
+    maker: Identity | None = None,
 ) -> str:
-    """Creates a code for a device of this name (None: the device chooses). Raises ``BadArgument`` if the name is not valid."""
+    """Creates a code for a device of this name (None: the device chooses). ``maker``: the client that requests it; None for
+    the owner. The device never outlives a maker that expires.
+
+    Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is not.
+    """
     if name is not None and not is_name(name):
         raise BadArgument("--name", "must be 1 to 60 printable characters. Nothing was changed.")
     code = "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
     at = now()
+    own = maker.device_id if maker is not None else None
     with devices.changed() as file:
         file.codes = [one for one in file.codes if at - one.until < CODE_REMEMBERED]
+        device = _device(file, own)
+        # It may have been revoked since the request arrived.
+        if own is not None and (refusal := refusal_of(device)) is not None:
+            raise refusal
         seconds = lifetime.total_seconds() if lifetime else None
         until = at + CODE_LIFETIME
         file.codes.append(
@@ -336,29 +373,47 @@ def new_code(
                 name=name,
                 projects=tuple(projects) if projects else None,
                 lifetime=seconds,
+                made_by=own or (maker.key if maker is not None else None),
+                expires=device.expires if device is not None else None,
             )
         )
     return f"{code[:4]}-{code[4:]}"
 
 
-def redeem(devices: Devices, given: str, name: str | None) -> tuple[Device, str]:
+def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] = ()) -> tuple[Device, str]:
     """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
 
-    Called on the server's event loop, so it does not wait long for another process.
+    ``keys``: the fingerprints of the SSH keys that are authorised now.
+
+    Blocking, for at most half a second: the client that pairs has a few seconds to sign in.
     """
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
     with devices.changed(patience=0.5) as file:
-        place, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")))
-        lifetime = timedelta(seconds=code.lifetime) if code.lifetime is not None else None
+        place, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")), keys)
+        ends = [now() + timedelta(seconds=code.lifetime)] if code.lifetime is not None else []
+        ends += [code.expires] if code.expires is not None else []
         file.codes[place] = msgspec.structs.replace(code, used=True)
-        return added(file, _free_name(file, code.name or name or UNNAMED), code.scope, code.projects, lifetime)
+        chosen = _free_name(file, code.name or name or UNNAMED)
+        return added(file, chosen, code.scope, code.projects, min(ends, default=None), code.made_by)
 
 
-def _code_of(file: File, given: str) -> tuple[int, Code]:
+def _device(file: File, device_id: str | None) -> Device | None:
+    return next((device for device in file.devices if device.id == device_id), None)
+
+
+def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
+    """Whether the maker of the code may still use the server."""
+    if code.made_by is None or code.made_by in keys:
+        return True
+    maker = _device(file, code.made_by)
+    return maker is not None and maker.revoked is None
+
+
+def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     """Compares with all codes, so that the time reveals nothing."""
     hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
-    if not hits:
+    if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
             "PAIRING_WRONG",
             "The pairing code is not valid. Nothing was done. Check the code and try again.",
@@ -366,7 +421,8 @@ def _code_of(file: File, given: str) -> tuple[int, Code]:
         )
     if hits[0][1].used:
         raise ClientError("PAIRING_USED", "This code has already been used. Ask the owner for a new one.", "data.code")
-    if hits[0][1].until <= now():
+    at = now()
+    if hits[0][1].until <= at or (hits[0][1].expires or hits[0][1].until) <= at:
         raise ClientError("PAIRING_EXPIRED", "This code has expired. Ask the owner for a new one.", "data.code")
     return hits[0]
 
@@ -379,3 +435,18 @@ def _free_name(file: File, name: str) -> str:
         number += 1
         found = f"{name[:56].rstrip()} {number}"
     return found
+
+
+def pairing_link(page: str, code: str, fingerprint: str | None) -> str:
+    """The address of the page with the code, after the ``#``: browsers do not send that part, so it is not logged.
+    ``fingerprint``: the SHA-256 of the server's certificate; None without TLS."""
+    shown = f"&fp={fingerprint.replace(':', '').lower()}" if fingerprint else ""
+    return f"{page.removesuffix('/')}/#pair={code.replace('-', '')}{shown}"
+
+
+def qr_modules(text: str) -> list[str]:
+    """The QR code of the text, row by row: "1" for a dark module, without the quiet zone."""
+    import segno  # takes a third of the time in which the server starts
+
+    made = segno.make(text, error="l", micro=False)
+    return ["".join("1" if module else "0" for module in row) for row in made.matrix]

@@ -5,12 +5,14 @@ Every refusal is counted for the client's address, logged and audited; never wit
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -50,8 +52,6 @@ DENIALS: Final = (30, 1 / 6)
 
 RETRY_SECONDS: Final = 30
 
-Found = TypeVar("Found")
-
 logger = logging.getLogger("drawbridge.server")
 
 
@@ -77,6 +77,7 @@ class Entrance:
         self._all_wrong_codes = Buckets(*ALL_WRONG_CODES)
         self._prompts = Buckets(limits.prompts, limits.prompts / 60)
         self._denials = Buckets(*DENIALS)
+        self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: each reason of an address once in a while."""
         self._here: Counter[str] = Counter()
@@ -107,27 +108,33 @@ class Entrance:
         """The identity of the token in the request's head; None if it has none. Raises ``ClientError``."""
         if not head.all("authorization"):
             return self._access.shown(head)
-        return self._tried(lambda: self._access.shown(head), self.address(head))
+        with self._counted(self.address(head)):
+            return self._access.shown(head)
 
     def by_token(self, token: str, address: str) -> Identity:
         """Raises ``ClientError``."""
-        return self._tried(lambda: self._access.identify(token), address)
+        with self._counted(address):
+            return self._access.identify(token)
 
-    def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
+    async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
         """Pairs a device. Returns it and its token. Raises ``ClientError``."""
         key = place(address)
-        refused = self._wrong_codes.look(key, now()) or self._all_wrong_codes.look("", now())
-        if refused is not None:
-            raise self._too_often("wrong pairing codes", refused, address)
-        try:
-            identity, token = self._tried(lambda: self._access.pair(code, name), address, short=True)
-        except ClientError as error:
-            if error.code == "PAIRING_WRONG":
-                self._wrong_codes.take(key, now())
-                self._all_wrong_codes.take("", now())
-            raise
-        self.note("paired", device=identity.name, device_id=identity.device_id, scope=identity.scope, address=address)
-        return identity, token
+        # One after the other: a wrong code is counted before the next one is checked.
+        async with self._pairing:
+            refused = self._wrong_codes.look(key, now()) or self._all_wrong_codes.look("", now())
+            if refused is not None:
+                raise self._too_often("wrong pairing codes", refused, address)
+            try:
+                with self._counted(address, short=True):
+                    device, token = await asyncio.to_thread(self._access.pair, code, name)
+            except ClientError as error:
+                if error.code == "PAIRING_WRONG":
+                    self._wrong_codes.take(key, now())
+                    self._all_wrong_codes.take("", now())
+                raise
+        made_by, scope = device.made_by, device.scope
+        self.note("paired", device=device.name, device_id=device.id, scope=scope, address=address, made_by=made_by)
+        return device.identity, token
 
     def nonce(self) -> str:
         """Checks that a challenge may be issued. Raises ``ClientError`` if the server does not accept SSH keys."""
@@ -142,7 +149,8 @@ class Entrance:
 
         Raises ``ClientError``.
         """
-        return self._tried(lambda: self._access.signed(answer, nonce, certificate), address, short=True)
+        with self._counted(address, short=True):
+            return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
         """Counts a prompt. Raises ``ClientError`` if the device sends too many. The owner's clients are counted by address."""
@@ -235,16 +243,18 @@ class Entrance:
             )
         return None
 
-    def _tried(self, attempt: Callable[[], Found], address: str, *, short: bool = False) -> Found:
-        """Counts failures. The right token is accepted however often others at the address have failed: 256 bits can't be
-        guessed, and a neighbour must not lock a device out. A ``short`` secret is not even checked then.
+    @contextlib.contextmanager
+    def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
+        """Counts it as a failure if the block raises ``ClientError``. The right token is accepted however often others at the
+        address have failed: 256 bits can't be guessed, and a neighbour must not lock a device out. A ``short`` secret is not
+        even checked then.
         """
         key = place(address)
         refused = self._failures.look(key, now())
         if refused is not None and short:
             raise self._too_often("failed logins", refused, address)
         try:
-            return attempt()
+            yield
         except ClientError as error:
             if refused is not None:
                 raise self._too_often("failed logins", refused, address) from None

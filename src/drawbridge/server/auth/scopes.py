@@ -25,7 +25,8 @@ DECIDES: Final[Scope] = "approve"
 """Needed to decide about approvals."""
 
 RUNS: Final[Scope] = "run"
-"""Needed for any decision: with another input, or for more than one call. That amounts to starting a run."""
+"""Needed for any decision: with another input, or for more than one call. That amounts to starting a run. Also needed to
+remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """What ``approve`` may change in the input of a proposal: the text, not which file.
@@ -40,7 +41,8 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 class Identity(Struct, frozen=True, kw_only=True):
     """The identity of a connection. ``projects``: directories; only projects in them are visible. None: all projects.
 
-    ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token.
+    ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token. ``only``: the project and the
+    approval that the token of a notification is for; None for all other tokens.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     device_id: str | None = None
     key: str | None = None
     projects: tuple[str, ...] | None = None
+    only: tuple[str, str] | None = None
 
     @property
     def is_owner(self) -> bool:
@@ -66,6 +69,21 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 def owner(name: str) -> Identity:
     return Identity(name=name, scope="admin")
+
+
+def check_only(identity: Identity, command: commands.Command, what: str) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval, and the command is not a plain decision about it:
+    the notification shows what the agent asks, and no other input.
+    """
+    if identity.only is None:
+        return
+    about = isinstance(command, commands.PermissionResponse) and (command.project_id, command.approval_id)
+    plain = isinstance(command, commands.PermissionResponse) and not (
+        command.remember or command.updated_input is not None or command.updated_input_blob is not None
+    )
+    if about != identity.only or not plain:
+        text = f"{what}: the token of a notification is for one decision alone. Nothing was done."
+        raise ClientError("OUT_OF_SCOPE", text, details={"scope": identity.scope, "needed": DECIDES})
 
 
 def check(identity: Identity, needed: Scope, what: str) -> None:

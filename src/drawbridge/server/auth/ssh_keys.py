@@ -86,7 +86,7 @@ class Keys:
         self._look_or_log()
         return self._entries.get(blob)
 
-    def __contains__(self, fingerprint: str) -> bool:
+    def __contains__(self, fingerprint: object) -> bool:
         self._look_or_log()
         return any(entry.fingerprint == fingerprint for entry in self._entries.values())
 

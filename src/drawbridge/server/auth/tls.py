@@ -172,10 +172,16 @@ EARLIER: Final = timedelta(hours=24)
 
 
 class Certificate:
-    """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it."""
+    """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it.
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    ``directory``: of the server's own certificate and the authority that has issued it; None for one of the owner's.
+    """
+
+    def __init__(self, certificate: Path, key: Path, directory: Path | None = None) -> None:
         self.certificate, self.key = certificate, key
+        self._directory = directory
+        self.authority: bytes | None = None
+        """The authority's public certificate (PEM), as it was read last; None if the certificate has none."""
         self.shown: str | None = None
         """The SHA-256, in hexadecimal, of the certificate of new connections. The file may be newer."""
 
@@ -185,16 +191,27 @@ class Certificate:
 
     def context(self) -> ssl.SSLContext:
         """Loads the certificate and the key. Raises ``BadSetting`` if they can't be used."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.check()
+        context = _server_context()
         self.load_into(context)
         return context
 
+    def check(self) -> None:
+        """Reads the authority again. Raises ``BadSetting`` if the certificate and the key can't be used. New connections get
+        the certificate that they got before.
+        """
+        self._load(_server_context())
+        self.authority = authority_of(self._directory) if self._directory is not None else None
+
     def load_into(self, context: ssl.SSLContext) -> None:
-        """New connections get this certificate from now on."""
+        """New connections get this certificate from now on. Raises ``BadSetting``."""
+        self.shown = self._load(context)
+
+    def _load(self, context: ssl.SSLContext) -> str:
+        """Returns the SHA-256 of the certificate, in hexadecimal."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
-            self.shown = _read(self.certificate).fingerprint(hashes.SHA256()).hex()
+            return _read(self.certificate).fingerprint(hashes.SHA256()).hex()
         except (OSError, ssl.SSLError, ValueError) as error:
             why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise BadSetting(
@@ -202,10 +219,16 @@ class Certificate:
             ) from None
 
 
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
     """The certificate in ``directory``. Created if it is missing; renewed if it expires soon, is damaged or lacks a name."""
     make_private_directory(str(directory))
-    found = Certificate(directory / "cert.pem", directory / "key.pem")
+    found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)
     key = _own_key(found.key)
     if _is_good(found.certificate, key, names, now, None):

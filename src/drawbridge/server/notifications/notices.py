@@ -1,7 +1,9 @@
 """The events that a person is notified of while nobody has the page open, and the texts of these notifications. Pure.
 
-They contain the project's name, and the tool of an approval or how a run ended; never a path, a prompt or an agent's
-text, since they leave this machine through services of third parties.
+They contain the project's name, and the tool of an approval, or how a run ended and how much there is to review; never a
+path, a prompt or an agent's text, since they leave this machine through services of third parties. The exception is a push
+to a browser whose person has asked for actions in notifications: it contains the command of an approval, if that is short,
+so that the person can decide about it without opening the page. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
@@ -9,44 +11,65 @@ from __future__ import annotations
 import json
 from email.header import Header
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PermissionWithdrawn, RunFinished
-from drawbridge.server.protocol.messages import IN_TERMINAL
+from drawbridge.server.protocol.messages import IN_TERMINAL, ReviewChanged
 
 LONGEST_NAME: Final = 60
 """Characters that are shown of a project's or a tool's name."""
 
-OUTCOMES: Final = {"completed": "finished", "failed": "failed", "timeout": "took too long and was ended"}
+OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
 """How a run ended → the text. Interrupted and killed runs are left out: the person who did it knows."""
 
 
+SHELL: Final = "Bash"
+
+LONGEST_COMMAND: Final = 120
+"""Characters of a command that a phone shows in full."""
+
+
 class Notice(Struct, frozen=True):
-    """``approval_id``: of the approval that an agent waits for; empty if none does."""
+    """``approval_id``: of the approval that an agent waits for; empty if none does. ``command``: what the approval is about, if
+    that is a command which a notification shows in full. ``review``: it is about the review, and leads there.
+    """
 
     project_id: str
     title: str
     body: str
     approval_id: str = ""
+    command: str = ""
+    review: bool = False
 
     @property
     def urgent(self) -> bool:
         return bool(self.approval_id)
 
 
-def notice(event: Event, project_id: str, directory: Path) -> Notice | None:
-    """The notification of an event of the project in ``directory``; None if nobody has to be notified."""
+def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
+    """The notification of an event of the project in ``directory``; None if nobody has to be notified. ``review``: what there
+    is to review after a run; None if nothing is.
+    """
     project = _name(directory.name)
     match event:
         case ApprovalRequested():
-            about = f"A question about {_name(event.tool_name)}"
-            return Notice(project_id, f"{project} waits for you", about, event.approval_id)
+            about = _name(event.summary or f"Use {event.tool_name}")
+            return Notice(project_id, f"{project} needs your approval", about, event.approval_id, whole_command(event))
         case PermissionWithdrawn(reason=reason) if reason == IN_TERMINAL:
-            return Notice(project_id, f"{project} waits for you", "A question in its terminal")
+            return Notice(project_id, f"{project} needs your approval", "Answer in its terminal")
         case RunFinished(outcome=outcome) if outcome in OUTCOMES:
-            return Notice(project_id, project, f"The run {OUTCOMES[outcome]}")
+            if review is None:
+                return Notice(project_id, project, OUTCOMES[outcome])
+            to_review = f"{review.files:,} {'file' if review.files == 1 else 'files'} to review"
+            if outcome == "completed":
+                title, parts = f"{project}: {to_review}", [OUTCOMES[outcome]]
+            else:
+                title, parts = project, [OUTCOMES[outcome], to_review]
+            if review.added or review.removed:  # neither of them in images, for example
+                parts.append(f"+{review.added} \N{MINUS SIGN}{review.removed}")
+            return Notice(project_id, title, " · ".join(parts), review=True)
     return None
 
 
@@ -58,9 +81,31 @@ def closed(event: Event) -> str | None:
     return None
 
 
-def push_payload(notice: Notice) -> bytes:
-    """The content of the push message, for the page's service worker."""
-    return json.dumps({"title": notice.title, "body": notice.body, "project": notice.project_id}).encode()
+def whole_command(asked: ApprovalRequested) -> str:
+    """The command that an approval is about, if a notification can show it, and there is nothing else to see; otherwise ""."""
+    if asked.tool_name != SHELL or asked.proposal is not None or asked.link_targets or asked.blocked_path:
+        return ""
+    if asked.risks:  # the page marks them, and a notification can't
+        return ""
+    given = asked.given or {}
+    command = given.get("command")
+    if given.keys() - {"command", "description"} or not isinstance(command, str):
+        return ""
+    # Not printable are line breaks, and characters that are invisible or change the direction of the text.
+    shown = command.isprintable() and command.strip() == command and 0 < len(command) <= LONGEST_COMMAND
+    return command if shown else ""
+
+
+def push_payload(notice: Notice, token: str | None = None) -> bytes:
+    """The content of the push message, for the page's service worker. ``token``: for the decision, if the device may decide,
+    its person wants to do so in notifications, and this one shows the whole command.
+    """
+    fields: dict[str, Any] = {"title": notice.title, "body": notice.body, "project": notice.project_id}
+    if notice.review:
+        fields["review"] = True
+    if token is not None:
+        fields |= {"body": notice.command, "approval_id": notice.approval_id, "whole": True, "token": token}
+    return json.dumps(fields).encode()
 
 
 def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import queue
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +22,15 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from drawbridge.server.auth.devices import Devices
-from drawbridge.server.events import Announced
+from drawbridge.server.auth.scopes import DECIDES, Identity, owner
+from drawbridge.server.events import Announced, ReviewChanged, RunFinished
+from drawbridge.server.notifications.answer_tokens import Answerable, AnswerTokens
 from drawbridge.server.notifications.notices import Notice, closed, notice, push_payload, webhook_request
 from drawbridge.server.notifications.web_push import Subscription, Subscriptions, contact, request
+from drawbridge.server.protocol.client_errors import ClientError
 
 PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
@@ -31,9 +38,18 @@ PAUSES: Final = (2.0, 10.0)
 PATIENCE: Final = 3.0
 """Seconds that a person who has the page open has to answer an approval, before others are notified."""
 
+REVIEW_SECONDS: Final = 3.0
+"""How long the notification of a run's end waits for the numbers of the review: they follow the checkpoint after the run."""
+
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
 """The maximum of notifications that wait."""
+
+TEST_SECONDS: Final = 15.0
+"""How long a person waits for the result of a test."""
+
+TEST_PAUSE: Final = 5.0
+"""Seconds between two tests of a device."""
 
 GONE: Final = (404, 410)
 """HTTP statuses that mean that the subscription has ended."""
@@ -106,7 +122,7 @@ class Sender:
 
 
 class Notifier:
-    """``published`` receives the events about approvals and runs. ``public`` and ``host``: names of this machine, for
+    """``published`` receives the events about approvals, runs and reviews. ``public`` and ``host``: names of this machine, for
     the push services' complaints.
     """
 
@@ -120,6 +136,7 @@ class Notifier:
         sender: Sender | None = None,
         push_sender: Sender | None = None,
         patience: float = PATIENCE,
+        review_seconds: float = REVIEW_SECONDS,
     ) -> None:
         self.subscriptions = subscriptions
         self._devices = devices
@@ -128,25 +145,65 @@ class Notifier:
         self._sender = sender or Sender()
         self._push_sender = push_sender or Sender()
         self._patience = patience
+        self._review_seconds = review_seconds
+        self._tokens = AnswerTokens()
         self._refused: dict[str, str] = {}
         """Push service → why it has refused the last push permanently."""
+        self._next_tests: dict[str | None, float] = {}
+        """Device → when it may send another test; infinite during one."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """Approvals of which nobody was notified yet."""
+        self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
+        """By project: a run's end that waits for the numbers of the review."""
+        self._reviews: dict[str, ReviewChanged] = {}
+        """By project: the numbers of its review, if it is open."""
 
     def published(self, announced: Announced) -> None:
         """The receiver "notices" of the event bus. Never blocks."""
+        event, directory, project_id = announced.event, announced.path, announced.project_id or ""
+        if isinstance(event, ReviewChanged):
+            self._review_is(project_id, event)
         if announced.quiet or (not self._webhook and not any(True for _ in self.subscriptions)):
             return
-        event, directory = announced.event, announced.path
         answered = self._questions.pop(closed(event) or "", None)
         if answered is not None:
             answered.cancel()
-        notification = notice(event, announced.project_id or "", directory)
-        if notification is not None and notification.urgent:
+        notification = notice(event, project_id, directory)
+        if notification is None:
+            return
+        if notification.urgent:
             later = asyncio.get_running_loop().call_later(self._patience, self._notify, notification, directory)
             self._questions[notification.approval_id] = later
-        elif notification is not None:
+        elif isinstance(event, RunFinished):
+            self._run_ended(project_id, announced)
+        else:
             self._notify(notification, directory)
+
+    def _run_ended(self, project_id: str, announced: Announced) -> None:
+        """The checkpoint after the run is not complete yet. Without one the review may be open all the same, by earlier runs
+        or because somebody has looked at it during this one.
+        """
+        self._notify_of_end(project_id)  # of the run before, which nothing may replace
+        loop = asyncio.get_running_loop()
+        later = loop.call_later(self._review_seconds, self._notify_of_end, project_id)
+        self._ends[project_id] = later, announced
+
+    def _review_is(self, project_id: str, review: ReviewChanged) -> None:
+        self._reviews.pop(project_id, None)
+        if review.state == "open":
+            self._reviews[project_id] = review
+        if review.by is None:  # a decision is not what the run has left
+            self._notify_of_end(project_id)
+
+    def _notify_of_end(self, project_id: str) -> None:
+        """Notifies of the end of a run, if one waits."""
+        if project_id not in self._ends:
+            return
+        later, announced = self._ends.pop(project_id)
+        later.cancel()
+        notification = notice(announced.event, project_id, announced.path, self._reviews.get(project_id))
+        if notification is not None:
+            self._notify(notification, announced.path)
 
     def _notify(self, notification: Notice, directory: Path) -> None:
         self._questions.pop(notification.approval_id, None)
@@ -155,9 +212,66 @@ class Notifier:
         for browser in self._wanting(directory):
             self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
 
+    async def test(self, browser: Subscription) -> str | None:
+        """Sends a notification, once. Returns the problem, as a sentence for people; None if the push service has accepted
+        it. Raises ``ClientError`` if the device sends tests too often.
+
+        Any device may send a test, so one that fails is the device's problem, and not one of the server.
+        """
+        wait = self._next_tests.get(browser.device_id, 0.0) - time.monotonic()
+        if wait > 0:
+            seconds = math.ceil(min(wait, TEST_SECONDS))
+            text = f"Another test was just sent. Nothing was sent; try again in {seconds} s."
+            raise ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
+        self._next_tests[browser.device_id] = math.inf
+        loop, result = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+        def report(problem: str | None) -> None:
+            if not result.done():
+                result.set_result(problem)
+
+        def send() -> None:
+            problem = self._tested(browser)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(report, problem)
+
+        try:
+            self._push_sender.do(f"a test through {browser.service}", send)
+            return await asyncio.wait_for(result, TEST_SECONDS)
+        except TimeoutError:
+            return f"The push service {browser.service} has not responded yet. The notification may still arrive."
+        finally:
+            self._next_tests[browser.device_id] = time.monotonic() + TEST_PAUSE
+
+    def _tested(self, browser: Subscription) -> str | None:
+        """Sends the test, in the sender's thread. Returns the problem, as ``test`` does."""
+        try:
+            self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
+        except Failed as error:
+            return f"The push service {browser.service} did not accept the notification: {error}."
+        except Exception:
+            logger.exception("internal error: a test notification was not sent")
+            return "The server could not send the notification. Its log has the reason."
+        if browser not in list(self.subscriptions):
+            return "The subscription of this browser has ended. Turn notifications off and on again."
+        return None
+
+    def identify(self, token: str) -> Identity | None:
+        """The identity that the token of a notification gives: its device's, for that one approval. None if the token is not
+        valid, the browser has unsubscribed, or its device may not decide (any more).
+        """
+        found = self._tokens.find(token)
+        if found is None or not any(one.endpoint == found.endpoint and one.actions for one in self.subscriptions):
+            return None
+        identity = owner("") if found.device_id is None else self._devices.identity_of(found.device_id)
+        if identity is None or not identity.may(DECIDES):
+            return None
+        return msgspec.structs.replace(identity, scope=DECIDES, only=(found.project_id, found.approval_id))
+
     def problems(self) -> list[str]:
-        """The push services that do not work, as sentences for people."""
-        refused = dict(self._refused)
+        """The push services that do not work, as sentences for people: of those that a browser still uses."""
+        used = {one.service for one in self.subscriptions}
+        refused = {service: why for service, why in dict(self._refused).items() if service in used}
         remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
         return [
             f"Notifications through {service} do not arrive: {why}. {remedy}"
@@ -166,6 +280,8 @@ class Notifier:
 
     def end(self) -> None:
         for later in self._questions.values():
+            later.cancel()
+        for later, _ in self._ends.values():
             later.cancel()
         self._sender.end()
         self._push_sender.end()
@@ -178,22 +294,38 @@ class Notifier:
         identity = self._devices.identity_of(device_id)
         return identity is not None and identity.sees(directory)
 
+    def _decides(self, device_id: str | None) -> bool:
+        if device_id is None:
+            return True
+        identity = self._devices.identity_of(device_id)
+        return identity is not None and identity.may(DECIDES)
+
     def _push(self, to: Subscription, notification: Notice) -> None:
         """Sends one push, in the thread. Raises ``Failed``."""
+        try:
+            self._post(to, notification)
+        except Failed as error:
+            if not error.again:
+                self._refused[to.service] = str(error)
+            raise
+        self._refused.pop(to.service, None)
+
+    def _post(self, to: Subscription, notification: Notice) -> None:
+        """Removes the subscription if it has ended. Raises ``Failed``."""
         key = self.subscriptions.private_key
-        headers, body = request(
-            to, push_payload(notification), urgent=notification.urgent, key=key, contact=self._contact
-        )
+        token = None
+        if notification.command and to.actions and self._decides(to.device_id):
+            about = Answerable(notification.project_id, notification.approval_id, to.endpoint, to.device_id)
+            token = self._tokens.issue(about)
+        payload = push_payload(notification, token)
+        headers, body = request(to, payload, urgent=notification.urgent, key=key, contact=self._contact)
         try:
             post(to.endpoint, headers, body)
         except Failed as error:
             if error.status not in GONE:
-                if not error.again:
-                    self._refused[to.service] = str(error)
                 raise
             self.subscriptions.remove(to.endpoint)
             logger.info("a browser's subscription has ended and was removed")
-        self._refused.pop(to.service, None)
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:

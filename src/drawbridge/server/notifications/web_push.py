@@ -58,13 +58,15 @@ trailing dot or a fragment differently from a check before it.
 class Subscription(Struct, frozen=True):
     """The subscription of one browser, as in the Push API: where to post, and the keys to encrypt for it (base64url).
 
-    ``device_id``: None for the owner's.
+    ``device_id``: None for the owner's. ``actions``: its person wants to decide in notifications, which may then contain a
+    command.
     """
 
     endpoint: str
     p256dh: str
     auth: str
     device_id: str | None
+    actions: bool = False
 
     @property
     def service(self) -> str:
@@ -121,7 +123,12 @@ class Subscriptions:
             raise ClientError(
                 "NOT_SUPPORTED", "Only devices with a token can receive notifications. Nothing was stored."
             )
-        self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
+        self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
+
+    def own(self, endpoint: str, who: Identity) -> Subscription | None:
+        """The subscription of this device with that endpoint, if any."""
+        mine = (one for one in self if one.device_id == who.device_id and who.key is None)
+        return next((one for one in mine if one.endpoint == self._posted_to(endpoint)), None)
 
     def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
         """Removes a subscription of this device; those of others are unchanged. Raises ``NotPrivate``."""

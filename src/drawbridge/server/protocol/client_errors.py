@@ -63,12 +63,23 @@ CODES: Final[Mapping[str, Kind]] = {
     "RESOURCE_LIMIT": Kind(
         "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
     ),
+    # the files of a project
+    "FILE_NOT_FOUND": Kind("The project has no such file or directory."),
+    "FILE_PRIVATE": Kind("The path is private: it usually contains secrets, or belongs to git or to the server."),
+    "FILE_TOO_LARGE": Kind("The file is larger than what is shown; `details` has its size and the limit, in bytes."),
+    "FILE_UNSUPPORTED": Kind("The file is neither UTF-8 text nor an image."),
+    "FILE_NOT_COMPARED": Kind(
+        "What has changed in the file is not known: the project is not in a git work tree, or git can't read the repository."
+    ),
+    # devices
+    "DEVICE_NOT_FOUND": Kind("No device with this id has a valid token."),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
+    "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
-    "EXECUTION_TIMEOUT": Kind("The run took too long and was ended.", retryable=True),
+    "EXECUTION_TIMEOUT": Kind("The run timed out.", retryable=True),
     "MEMORY_LIMIT": Kind(
         "The agent and the processes that it started used more memory than the owner allows, and were ended."
     ),
@@ -80,11 +91,39 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "The run has no checkpoint (no git work tree, not ended yet, too long ago), or its checkpoint does not contain "
+        "The run has no checkpoint (not ended yet, too long ago, no git, too large), or its checkpoint does not contain "
         "everything that it changed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was reverted."
+    ),
+    "HUNK_GONE": Kind(
+        "The hunk or file is not in the review any more, or the review is not the one that was seen: get it again. "
+        "`details` has who decided the hunk and how, if somebody did. Nothing was changed."
+    ),
+    "REVIEW_CLASH": Kind(
+        "The files were changed in the same places at this moment, or a path is in the way of another one; "
+        "`details.paths` names them. Nothing was changed."
+    ),
+    "NOTHING_TO_COMMIT": Kind("Nothing was kept in the review that the last commit does not contain."),
+    "BRANCH_EXISTS": Kind("There is a branch of this name. Nothing was committed."),
+    "COMMIT_BLOCKED": Kind(
+        "The repository is in a state in which the kept changes can't be committed; `details.reason` has the reason as a "
+        "word, `details.paths` the files, if it is about some. Nothing was changed."
+    ),
+    "COMMIT_FAILED": Kind(
+        "git or one of its hooks refused the commit; `details.output` has what they printed. Nothing was committed."
+    ),
+    "PUSH_BLOCKED": Kind(
+        "The branch can't be pushed, or no pull request be created; `details.reason` has the reason as a word. Nothing was "
+        "pushed."
+    ),
+    "PUSH_FAILED": Kind(
+        "git, one of its hooks or the remote refused the push, or it took too long; `details.output` has what they printed."
+    ),
+    "COMMENT_GONE": Kind(
+        "The comment was removed or already sent, or the drafts are not those that were seen: get the review again. "
+        "`details.run_id` is the run that they were sent with, if they were sent. Nothing was changed."
     ),
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
@@ -134,6 +173,11 @@ class ClientError(Exception):
 
 def no_project() -> ClientError:
     return ClientError("PROJECT_NOT_FOUND", "The project does not exist.", field="project_id")
+
+
+def internal_error() -> ClientError:
+    """The error for a fault of the server itself, which was logged under the request's correlation id."""
+    return ClientError("INTERNAL_ERROR", "The server failed. Its log has the details under the correlation id.")
 
 
 def not_written(error: DrawbridgeError) -> ClientError:

@@ -28,6 +28,9 @@ Identifier = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Instant = Annotated[datetime, Meta(tz=True)]
 Topic = Literal["stats", "projects", "approvals"]
+Kind = Literal["prompt", "answer", "tool", "result", "decision", "error"]
+"""The kinds of texts that can be searched: a person's prompt, the agent's text, a tool's input, its result, the comment of a
+decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
@@ -36,10 +39,14 @@ class Command(Struct, kw_only=True):
     request_id: str | None = None
 
 
-class ProjectCommand(Command, kw_only=True):
-    """``project_id`` is beside ``data`` or in it; ``parse`` refuses a message without one."""
+class InProjects(Command, kw_only=True):
+    """``project_id`` is beside ``data`` or in it; empty: all projects that the client sees."""
 
     project_id: str = ""
+
+
+class ProjectCommand(InProjects, kw_only=True):
+    """``parse`` refuses a message without a ``project_id``."""
 
 
 # the connection
@@ -136,6 +143,9 @@ class GetMessages(ProjectCommand, kw_only=True):
 # runs
 
 
+MOST_ATTACHMENTS: Final = 20
+
+
 class AttachmentOf(Struct, frozen=True):
     """A blob that is attached to a prompt."""
 
@@ -145,21 +155,52 @@ class AttachmentOf(Struct, frozen=True):
 
 
 class Execute(ProjectCommand, kw_only=True):
-    """``queue`` false: fails with PROCESS_ACTIVE during a run, instead of waiting for its end."""
+    """``queue`` false: fails with PROCESS_ACTIVE during a run, instead of waiting for its end. ``steer``: sends the prompt into
+    the active run instead.
+    """
 
     prompt: Text
     options: Options = Options()
-    attachments: tuple[AttachmentOf, ...] = ()
+    attachments: Annotated[tuple[AttachmentOf, ...], Meta(max_length=MOST_ATTACHMENTS)] = ()
     agent: Identifier | None = None
     queue: bool = True
+    steer: bool = False
 
 
 class AgentKill(ProjectCommand):
     pass
 
 
-class AgentInterrupt(ProjectCommand):
-    pass
+class AgentInterrupt(ProjectCommand, kw_only=True):
+    """``all``: also removes the prompts that wait, whoever has sent them, which needs the scope ``run``."""
+
+    all: bool = False
+
+
+class QueueRemove(ProjectCommand, kw_only=True):
+    """Removes a prompt that waits: its run ends as ``interrupted`` without having begun."""
+
+    run_id: Identifier
+
+
+class QueueEdit(ProjectCommand, kw_only=True):
+    """Gives a prompt that waits another text."""
+
+    run_id: Identifier
+    prompt: Text
+
+
+class QueueMove(ProjectCommand, kw_only=True):
+    """``before``: the run that follows it then; null: it is the last one."""
+
+    run_id: Identifier
+    before: Identifier | None = None
+
+
+class QueueSendNow(ProjectCommand, kw_only=True):
+    """The prompt is the next one, and the active run is interrupted for it."""
+
+    run_id: Identifier
 
 
 class AgentNewSession(ProjectCommand):
@@ -178,12 +219,96 @@ class RunRevert(ProjectCommand, kw_only=True):
     run_id: Identifier
 
 
+class ReviewGet(ProjectCommand):
+    """Requests the open review: what runs have changed and nobody has decided, as the files are now."""
+
+
+class ReviewDecide(ProjectCommand, kw_only=True):
+    """Decides a part of the open review: ``hunks`` by their ids, ``files`` by their paths, or ``all``.
+
+    ``version``: that of the review that the person has seen. It is required for ``files`` and ``all``, so that nothing is
+    decided that was not shown. ``text`` is for one hunk, without a ``decision``: what it gets instead of its new lines.
+    """
+
+    decision: Literal["keep", "undo"] | None = None
+    hunks: Annotated[tuple[Identifier, ...], Meta(max_length=10_000)] = ()
+    files: Annotated[tuple[Text, ...], Meta(max_length=10_000)] = ()
+    all: bool = False
+    version: Identifier | None = None
+    text: str | None = None
+
+
+class ReviewComment(ProjectCommand, kw_only=True):
+    """Without a ``comment_id`` writes a comment as a draft: ``path``, ``line``, ``quote`` and ``text`` are required then.
+
+    ``quote``: the lines ``line`` to ``end_line`` (from 1) of that ``side``, as the person has seen them. With a ``comment_id``:
+    gives a draft another ``text`` and ``suggestion``, or removes it (``remove``), or resolves or reopens a comment that was
+    sent (``resolved``).
+    """
+
+    comment_id: Identifier | None = None
+    path: Text | None = None
+    side: Literal["new", "old"] = "new"
+    line: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    end_line: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    quote: str | None = None
+    text: str | None = None
+    suggestion: str | None = None
+    remove: bool = False
+    resolved: bool | None = None
+
+
+class ReviewSubmit(ProjectCommand, kw_only=True):
+    """Sends all drafts to the agent, as one prompt. ``drafts``: their version that the person has seen. ``text``: what the
+    prompt begins with.
+    """
+
+    drafts: Identifier
+    text: Annotated[str, Meta(max_length=20_000)] = ""
+
+
+class ReviewWithdraw(ProjectCommand, kw_only=True):
+    """Makes drafts again of the comments that wait for the agent of a terminal session."""
+
+
+class ReviewCommit(ProjectCommand, kw_only=True):
+    """Commits what was kept in the review. ``branch``: the name of a new one; null: on the current one. ``files``: of the kept
+    files only these paths; empty: all.
+    """
+
+    message: Annotated[str, Meta(min_length=1, max_length=50_000)]
+    branch: Identifier | None = None
+    files: Annotated[tuple[Text, ...], Meta(max_length=10_000)] = ()
+
+
+class PullRequest(Struct, frozen=True, kw_only=True):
+    """Of the current branch, into the default branch of the repository."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    body: Annotated[str, Meta(max_length=30_000)] = ""
+
+
+class ReviewPush(ProjectCommand, kw_only=True):
+    """Pushes the current branch, and then creates a pull request if one is given. ``version``: that of the ``push`` in the
+    review that the person has seen.
+    """
+
+    version: Identifier
+    pull_request: PullRequest | None = None
+
+
 class SetMode(ProjectCommand, kw_only=True):
     mode: Identifier
 
 
 class SetModel(ProjectCommand, kw_only=True):
     model: Identifier
+
+
+class SetEffort(ProjectCommand, kw_only=True):
+    """``effort``: one of the levels that the agent has reported."""
+
+    effort: Identifier
 
 
 class SessionList(ProjectCommand, kw_only=True):
@@ -200,6 +325,58 @@ class SessionFork(ProjectCommand, kw_only=True):
     """The next run begins a new conversation with the context of this one (default: the project's own)."""
 
     session_id: Identifier | None = None
+
+
+# the sessions in the histories
+
+
+class Sessions(InProjects, kw_only=True):
+    """Requests the sessions of the histories, those that were active last first."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+
+
+class SessionMessages(ProjectCommand, kw_only=True):
+    """Requests the end of a session's conversation, or what is before the position ``before`` (of a former reply)."""
+
+    session_id: Identifier
+    before: Identifier | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+
+
+class SessionExport(ProjectCommand, kw_only=True):
+    """Requests a session, or without ``session_id`` the whole history of the project, as a file: its next piece after the
+    position ``after`` (of a former reply)."""
+
+    session_id: Identifier | None = None
+    format: Literal["markdown", "jsonl"] = "markdown"
+    after: Identifier | None = None
+
+
+class SessionRename(ProjectCommand, kw_only=True):
+    """``name`` is shown instead of the first prompt; an empty one removes the name."""
+
+    session_id: Identifier
+    name: Annotated[str, Meta(max_length=120)]
+
+
+class SessionDelete(ProjectCommand, kw_only=True):
+    """Moves the records of a session to the server's trash."""
+
+    session_id: Identifier
+
+
+class Search(InProjects, kw_only=True):
+    """Requests the records that contain all words of ``query``; with an empty one all records that have a text.
+
+    ``kinds``: only texts of these kinds. ``before``: the ``next`` of a former reply.
+    """
+
+    query: Annotated[str, Meta(max_length=1_000)] = ""
+    kinds: Annotated[tuple[Kind, ...], Meta(max_length=20)] = ()
+    session_id: Identifier | None = None
+    before: Identifier | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
 class PermissionResponse(ProjectCommand, kw_only=True):
@@ -233,9 +410,82 @@ class BlobGet(Command, kw_only=True):
 
 
 class DirList(Command, kw_only=True):
-    """``path`` "" asks for the allowed roots."""
+    """``path`` "" asks for the allowed roots; "~" at its beginning is the home directory of the server's user."""
 
     path: str
+
+
+class DirCreate(Command, kw_only=True):
+    """Creates a directory ``name`` in ``path``, which may begin with "~" as in ``dir_list``."""
+
+    path: Text
+    name: Text
+
+
+class PlaceList(Command):
+    """Requests directories in which a project can be created: recent ones and git repositories."""
+
+
+# the files of a project
+
+PathInProject = Annotated[str, Meta(max_length=4_096)]
+
+
+class FileList(ProjectCommand, kw_only=True):
+    """One level of the project's directory, or with ``query`` the files and directories of the whole project that match it,
+    the best first.
+
+    ``path``: a directory, relative to the project; "" is the project itself. ``limit``: of the matches of ``query``.
+    """
+
+    path: PathInProject = ""
+    query: Annotated[str, Meta(max_length=200)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=50)] = 50
+
+
+class FileRead(ProjectCommand, kw_only=True):
+    """``path``: relative to the project, or absolute inside of it."""
+
+    path: Annotated[PathInProject, Meta(min_length=1)]
+
+
+class FileChanges(ProjectCommand, kw_only=True):
+    """What has changed in a file since the last commit. ``path``: as for ``file_read``; also of a file that was deleted."""
+
+    path: Annotated[PathInProject, Meta(min_length=1)]
+
+
+# devices, agents, usage
+
+
+class DeviceList(Command):
+    pass
+
+
+class DeviceRevoke(Command, kw_only=True):
+    """Revokes the token of a device."""
+
+    device_id: Identifier
+
+
+class PairCreate(Command, kw_only=True):
+    """Creates a pairing code for one device. ``name``: the device's, which otherwise chooses one. ``origin``: where the device
+    will open the page, such as ``https://agents.example``; without it, the address that this client has connected to.
+    """
+
+    scope: Literal["view", "approve", "run", "admin"]
+    name: Annotated[str, Meta(min_length=1, max_length=60)] | None = None
+    origin: Annotated[str, Meta(max_length=300, pattern=r"^https?://[^/\s#?@]+/?$(?!\n)")] | None = None
+
+
+class AgentList(Command):
+    """Requests the agents that the server can run, and whether each is installed."""
+
+
+class Usage(Command, kw_only=True):
+    """Requests what the runs of the last ``days`` have cost, today included."""
+
+    days: Annotated[int, Meta(ge=1, le=90)] = 30
 
 
 # notifications to browsers whose page is closed
@@ -246,14 +496,23 @@ class PushKey(Command):
 
 
 class PushSubscribe(Command, kw_only=True):
-    """The browser's ``PushSubscription``: it is notified of approvals and of runs that end."""
+    """The browser's ``PushSubscription``: it is notified of approvals and of runs that end. ``actions``: the person wants to
+    decide in notifications, which then contain the command of an approval if it is short.
+    """
 
     endpoint: Text
     p256dh: Identifier
     auth: Identifier
+    actions: bool = False
 
 
 class PushUnsubscribe(Command, kw_only=True):
+    endpoint: Text
+
+
+class PushTest(Command, kw_only=True):
+    """Sends a notification to a subscription of this device."""
+
     endpoint: Text
 
 
@@ -301,7 +560,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
     except (msgspec.DecodeError, RecursionError):
         raise _no_json() from None
     command.request_id = envelope.request_id
-    if isinstance(command, ProjectCommand):
+    if isinstance(command, InProjects):
         _set_project(command, envelope.project_id or "")
     return command
 
@@ -321,12 +580,12 @@ def request_id_of(text: str) -> str | None:
         return None
 
 
-def _set_project(command: ProjectCommand, beside: str) -> None:
+def _set_project(command: InProjects, beside: str) -> None:
     if beside and command.project_id and beside != command.project_id:
         text = "project_id: the message and its data name different projects. Nothing was done. Send the id once."
         raise ClientError("VALIDATION_FAILED", text, "project_id")
     command.project_id = beside or command.project_id
-    if not command.project_id:
+    if not command.project_id and isinstance(command, ProjectCommand):
         raise ClientError("VALIDATION_FAILED", "project_id: it is missing. Nothing was done.", "project_id")
 
 

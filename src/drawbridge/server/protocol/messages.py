@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AskedBy
+from drawbridge.agents.base import AgentOffers, AgentState, AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -76,11 +76,62 @@ class ProposalOf(Struct, frozen=True):
     new_text: str
 
 
+Kind = Literal[
+    "edit",
+    "create",
+    "overwrite",
+    "notebook",
+    "command",
+    "plan",
+    "question",
+    "fetch",
+    "search",
+    "read",
+    "delete",
+    "move",
+    "tool",
+]
+"""What an approval is about; "tool": anything else."""
+
+
+class Title(Struct, frozen=True, omit_defaults=True):
+    """ "Claude wants to edit" and "src/bridge.py": ``path`` is relative to the project, or absolute outside it."""
+
+    text: str
+    path: str | None = None
+
+
+class Risk(Struct, frozen=True):
+    """A part of the input to look at twice: ``start`` to ``end`` of the text in ``field``, in UTF-16 code units; both 0 if
+    the whole field is meant. ``field``: its name in ``input``, with a dot before a nested one; empty if none has it.
+    """
+
+    code: str
+    text: str
+    field: str = ""
+    start: int = 0
+    end: int = 0
+
+
+class Always(Struct, frozen=True, omit_defaults=True):
+    """What ``remember`` would change, in words. ``suggestion``: its index in ``suggestions``. ``saved_in``: the file in which
+    the agent saves it; empty if it lasts as long as the session.
+    """
+
+    text: str
+    suggestion: int
+    saved_in: str = ""
+
+
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A question of an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
     ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: its paths that lead through a
     symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words.
     ``blocked_path``: the path that it may not use unasked.
+
+    ``kind``, ``title``, ``risks`` and ``always`` are the words for people, the same for all clients. ``remember`` applies
+    everything in ``always``. ``editable``: the fields of ``input`` that a decision may change.
+    ``summary``: "Run a command", without a path or anything else of the input: the text of a notification.
     """
 
     approval_id: str
@@ -96,6 +147,12 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     asked_by: AskedBy | None = None
     reason: str | None = None
     blocked_path: str | None = None
+    kind: Kind | None = None
+    title: Title | None = None
+    risks: tuple[Risk, ...] = ()
+    always: tuple[Always, ...] = ()
+    editable: tuple[str, ...] = ()
+    summary: str = ""
     truncated: Truncated | None = None
 
 
@@ -117,6 +174,10 @@ IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
 """The reason of a withdrawn approval that only the agent's own dialog still asks about."""
 
 
+TERMINAL_NAME: Final = "desk"
+"""The ``by`` of a prompt that was typed in the agent's own terminal."""
+
+
 class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal of the server's machine.
 
@@ -136,6 +197,15 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     background: bool = False
     background_tasks: int = 0
     continued_in: str | None = None
+
+
+class ReviewNumbers(Struct, frozen=True, kw_only=True):
+    """How much there is to decide in a review. ``added``, ``removed``: lines."""
+
+    files: int
+    hunks: int
+    added: int
+    removed: int
 
 
 class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -165,19 +235,65 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues by itself."""
+    title: str = ""
+    """Of its current session: the name that a person gave it, or else its first prompt."""
     problem: str | None = None
     """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner does not allow
     it any more."""
+    review: ReviewNumbers | None = None
+    """What was to be decided when the server last compared the files; null: it has not compared them yet.
+    ``update/review_changed`` reports what changes."""
+
+
+class PromptImage(Struct, frozen=True, omit_defaults=True):
+    """An image that was sent with a prompt and is stored. ``blob_get`` of ``PROJECT:ID`` returns its ``bytes``."""
+
+    id: str
+    media_type: str
+    bytes: int
+    name: str | None = None
+
+
+class PromptFile(Struct, frozen=True, omit_defaults=True):
+    """A file that was sent with a prompt and is stored for the agent, which opens it by its path."""
+
+    id: str
+    bytes: int
+    name: str | None = None
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run that is active (``position`` 0) or waits in the queue."""
+    """A run that is active (``position`` 0) or waits in the queue.
+
+    ``prompt`` is its beginning. The record ``seq`` of the history has all of it (``prompt_edited`` after an edit); ``cut`` if
+    there is more. ``by`` and ``client_id``: the client that sent it. ``attachments``: how many.
+    """
 
     run_id: str
     position: int
     prompt: str
     started_at: str | None = None
     request_id: str | None = None
+    cut: bool = False
+    by: str = ""
+    client_id: str = ""
+    attachments: int = 0
+    seq: int = 0
+
+
+class QueueChanged(Struct, frozen=True):
+    """``update/queue_changed``: the whole queue, the next run first."""
+
+    queue: tuple[RunInfo, ...]
+
+
+class PromptEdited(Struct, frozen=True):
+    """A prompt that waits was changed: ``prompt`` is what the agent will be given. ``by``, ``client_id``: who did it."""
+
+    run_id: str
+    prompt: str
+    by: str
+    client_id: str
 
 
 class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
@@ -186,6 +302,9 @@ class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
     run: RunInfo | None
     queue: list[RunInfo]
     open_approvals: list[PermissionRequest]
+    agent_state: AgentState | None = None
+    agent_offers: AgentOffers | None = None
+    """What the agent has reported about itself; null if it has reported nothing."""
 
 
 class ProjectState(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
@@ -208,12 +327,33 @@ class SessionReset(Struct, frozen=True):
 
 class SessionChanged(Struct, frozen=True, omit_defaults=True):
     """The conversation that the next run continues; with ``fork_from`` a new one with that one's context. ``agent``: the
-    conversation's agent, if a client has chosen it.
+    conversation's agent, if a client has chosen it. ``title``: of the conversation, if that is known then.
     """
 
     session_id: str
     fork_from: str | None = None
     agent: str | None = None
+    title: str | None = None
+
+
+class SessionRenamed(Struct, frozen=True):
+    """A person has given the session a name; an empty one: it has no name any more."""
+
+    session_id: str
+    name: str
+    by: str
+
+
+class SessionDeleted(Struct, frozen=True):
+    """The records of the session were deleted. ``agent_copy``: the agent has a record of its own, which was not deleted."""
+
+    session_id: str
+    by: str
+    agent_copy: bool = False
+
+
+class RecordRemoved(Struct, frozen=True):
+    """What is left of a record that was deleted with its session."""
 
 
 class ExecutionKilled(Struct, frozen=True):
@@ -240,6 +380,12 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     code: str | None = None
     retry_at: str | None = None
     """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
+    removed_by: str | None = None
+    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: its connection."""
+    client_id: str | None = None
+    input_tokens: int | None = None
+    """The tokens that the models have read, those from a cache included, if the agent reports them."""
+    output_tokens: int | None = None
 
 
 class ChangedFile(Struct, frozen=True):
@@ -255,6 +401,105 @@ class RunReverted(Struct, frozen=True):
     run_id: str
     by: str
     files: tuple[ChangedFile, ...]
+
+
+class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A person has decided ``hunks`` of the review in ``files`` (numbers); ``left`` are still to be decided. With ``by`` null
+    nobody has: the files are as if everything had been decided.
+    """
+
+    files: int
+    hunks: int
+    left: int
+    by: str | None = None
+    decision: Literal["keep", "undo", "edit"] | None = None
+    client_id: str | None = None
+
+
+class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The numbers of what is to be decided in the review: ``files``, ``hunks``, and the lines ``added`` and ``removed``.
+    ``by``, ``client_id``: who decided something; null if a run, or somebody else, has changed files.
+    """
+
+    state: Literal["open", "decided"]
+    files: int
+    hunks: int
+    added: int
+    removed: int
+    by: str | None = None
+    client_id: str | None = None
+
+
+class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its ``old``
+    one, before the agent's changes.
+
+    ``quote``: these lines, as they were shown; ``blob``: the id of the whole text. ``suggestion``: a text that the agent is to
+    put in their place. ``state``: a ``draft`` until it is submitted; ``waiting`` until the agent of a terminal session gets it;
+    ``sent`` belongs to the run ``run_id``. ``outdated``: the lines have changed since, so that ``line`` and ``end_line`` are
+    those of then.
+    """
+
+    comment_id: str
+    by: str
+    path: str
+    side: Literal["new", "old"]
+    line: int
+    end_line: int
+    quote: str
+    blob: str
+    text: str
+    suggestion: str | None = None
+    state: Literal["draft", "waiting", "sent", "resolved"] = "draft"
+    run_id: str | None = None
+    resolved_by: str | None = None
+    outdated: bool = False
+
+
+class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A person has written, changed, resolved or reopened a comment, which is ``comment`` now; null if it was removed."""
+
+    comment_id: str
+    by: str
+    comment: ReviewComment | None = None
+    client_id: str | None = None
+
+
+class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A person has committed what was kept in the review: ``commit`` is its id, ``branch`` the one that it is on
+    (``created``: a new one), ``files`` its paths. ``output``: the end of what git and its hooks printed.
+    """
+
+    commit: str
+    branch: str
+    files: tuple[str, ...]
+    output: str
+    by: str
+    client_id: str | None = None
+    created: bool = False
+
+
+class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A person has pushed ``commit``, the last one of the current branch, to the ``branch`` of the ``remote``. ``output``: the
+    end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address of the one that was
+    created or exists; ``problem``: why none was created, for people.
+    """
+
+    commit: str
+    remote: str
+    branch: str
+    output: str
+    by: str
+    client_id: str | None = None
+    pull_request: str | None = None
+    problem: str = ""
+
+
+class Submission(Struct, frozen=True):
+    """The ``comments`` (ids) that a prompt has sent. ``key``: what was submitted, to recognize a repeated request."""
+
+    key: str
+    comments: tuple[str, ...]
 
 
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -322,10 +567,17 @@ TYPES: Final[Mapping[str, type[Struct]]] = {
 """``type`` → ``data`` of the messages that are not replies. The others are in the rows of ``app.command_table``."""
 
 UPDATES: Final[Mapping[str, type[Struct]]] = {
+    "agent_offers": AgentOffers,
+    "agent_state": AgentState,
     "disk_warning": DiskWarning,
     "permission_withdrawn": PermissionWithdrawn,
     "project_created": ProjectInfo,
     "project_deleted": ProjectGone,
+    "record_removed": RecordRemoved,
+    "prompt_edited": PromptEdited,
+    "queue_changed": QueueChanged,
+    "review_changed": ReviewChanged,
+    "review_decided": ReviewDecided,
     "run_finished": RunFinished,
     "run_started": RunStarted,
     "session_changed": SessionChanged,
@@ -493,6 +745,16 @@ class Subscriber(Protocol):
     @property
     def decides(self) -> bool:
         """Whether it may decide about approvals."""
+        ...
+
+    @property
+    def runs(self) -> bool:
+        """Whether it may start runs, and see the conversations that an agent itself stores."""
+        ...
+
+    @property
+    def owns(self) -> bool:
+        """Whether it may do everything: also change what others have written."""
         ...
 
     def sees(self, path: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Raw, Struct
 
+from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
     FRAME_BYTES,
@@ -19,6 +20,9 @@ from drawbridge.server.protocol.messages import (
     ChangedFile,
     Direction,
     ProjectInfo,
+    PromptFile,
+    PromptImage,
+    ReviewComment,
     Truncated,
 )
 
@@ -83,11 +87,16 @@ History = tuple[StoredRecord, ...] | HistoryPage
 """The reply to ``get_messages``: the bare array of the specification, or a page."""
 
 
-class Accepted(Struct, frozen=True):
-    """The reply to ``execute``. ``position``: the number of runs before it; 0 if it starts at once."""
+class Accepted(Struct, frozen=True, omit_defaults=True):
+    """The reply to ``execute``. ``position``: the number of runs before it; 0 if it starts at once. ``images`` and ``files``:
+    as in the prompt's record. ``waiting``: the comments wait for the agent of a terminal session, and their run is not known
+    yet: ``run_id`` is empty."""
 
     run_id: str
     position: int
+    images: tuple[PromptImage, ...] = ()
+    files: tuple[PromptFile, ...] = ()
+    waiting: bool = False
 
 
 class RunChanges(Struct, frozen=True):
@@ -97,6 +106,128 @@ class RunChanges(Struct, frozen=True):
     files: tuple[ChangedFile, ...]
     diff: str
     truncated: bool
+
+
+class ReviewHunk(Struct, frozen=True):
+    """A part of a change that is decided as a whole: ``lines``, the whole ``file``, its ``mode``, or its ``name``.
+
+    ``removed`` and ``added`` are texts with their line feeds; the last line of a file may have none. ``old_start`` and
+    ``new_start``: the line that each begins with, from 1; for an empty one, the line before it. ``answers``: the ids of the
+    comments whose lines it has changed since the run that they were sent with began.
+    """
+
+    id: str
+    kind: Literal["lines", "file", "mode", "name"]
+    old_start: int
+    new_start: int
+    removed: str
+    added: str
+    answers: tuple[str, ...] = ()
+
+
+class ReviewImage(Struct, frozen=True):
+    """One version of an image, as ``blob_get`` returns it. ``media_type``: by the name of the file."""
+
+    blob_id: str
+    media_type: str
+
+
+class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A file with changes to decide. ``old_path``: that before, if it was renamed. ``added``, ``removed``: numbers of lines.
+    ``old_mode``, ``new_mode``: as git has them, null where the file does not exist. ``binary``: its lines are not compared, and
+    it is decided as a whole. ``old_image``, ``new_image``: what it shows, if it is named like an image. ``too_large``: its
+    hunks do not fit into the message, and are left out.
+    """
+
+    path: str
+    change: Literal["added", "changed", "deleted"]
+    old_mode: str | None
+    new_mode: str | None
+    added: int
+    removed: int
+    hunks: tuple[ReviewHunk, ...]
+    old_path: str | None = None
+    binary: bool = False
+    old_image: ReviewImage | None = None
+    new_image: ReviewImage | None = None
+    too_large: bool = False
+
+
+class Lines(Struct, frozen=True):
+    """Numbers of lines."""
+
+    added: int
+    removed: int
+
+
+class CommitOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What ``review_commit`` would do. ``message``: proposed from the last prompt. ``author``: whose commit it would be, as git
+    has it; without one, ``problem`` is the reason why nothing can be committed, for people. ``lines``: of the ``kept`` files.
+    """
+
+    message: str
+    lines: dict[str, Lines]
+    author: str = ""
+    problem: str = ""
+
+
+class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What ``review_push`` would do: push the current branch to the ``branch`` of the ``remote``. ``version`` changes with the
+    branch, its last commit and the remote.
+
+    ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote has no
+    such branch.
+    ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the reason. ``title``, ``body``:
+    proposed for it. ``problem``: why the branch can't be pushed; the other fields are left out then. Reasons are for people.
+    """
+
+    version: str = ""
+    remote: str = ""
+    branch: str = ""
+    ahead: int | None = None
+    pull_request: Literal["gh", "glab"] | None = None
+    no_pull_request: str = ""
+    title: str = ""
+    body: str = ""
+    problem: str = ""
+
+
+class Handover(Struct, frozen=True, kw_only=True):
+    """Comments that ``by`` has left with the terminal session ``project_id``, as one ``prompt``.
+
+    ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way. In the
+    others they are drafts again: ``unsure`` if the agent may have got them, ``ended`` if the session ended before, ``refused``
+    if the agent has more rights now than clients may use.
+    """
+
+    project_id: str
+    by: str
+    prompt: str
+    state: Literal["waiting", "given", "unsure", "ended", "refused"]
+
+
+class Review(Struct, frozen=True):
+    """The review of a session. ``version`` changes with anything in ``files``; ``more``: files that do not fit into the
+    message. ``comments``: where they are now; ``drafts`` changes with any of those that are not sent yet.
+    ``kept``: the files, as far as they fit, with changes that were kept and are not in the last commit.
+    ``commit``: null if nothing was kept, or the owner of the server allows no commits. ``push``: null if there is nothing to
+    push or no remote, or the owner allows no pushes.
+    ``handover``: comments that were left with a terminal session; null if there are none, or the agent has them.
+    ``repository``: where the versions of the files are kept: in that of the ``project``, or in a ``private`` one in the
+    server's data, if the directory is not in a git work tree.
+    """
+
+    state: Literal["open", "none"]
+    version: str
+    files: tuple[ReviewFile, ...]
+    more: int
+    repository: Literal["project", "private"]
+    comments: tuple[ReviewComment, ...] = ()
+    drafts: str = ""
+    kept: tuple[str, ...] = ()
+    commit: CommitOffer | None = None
+    push: PushOffer | None = None
+    handover: Handover | None = None
 
 
 class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -111,6 +242,89 @@ class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class SessionList(Struct, frozen=True):
     sessions: list[SessionInfo]
+
+
+SessionState = Literal["working", "waiting", "finished", "failed", "ended"]
+
+
+class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A session in the history of a project or a terminal session.
+
+    ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any.
+    ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: as of now for the
+    ``current`` one, which the next run continues; "waiting": for a decision. ``last_line``: the end of the agent's latest text.
+    ``added`` and ``removed``: lines of files, as far as the agent has reported them. ``first_seq`` and ``last_seq``: its first
+    and last record; others may be in between. ``terminal``: a person has started it in a terminal.
+    """
+
+    project_id: str
+    path: str
+    agent: str
+    session_id: str
+    title: str
+    state: SessionState
+    created_at: str
+    last_active: str
+    prompts: int
+    first_seq: int
+    last_seq: int
+    current: bool = False
+    named: bool = False
+    terminal: bool = False
+    fork_from: str | None = None
+    last_line: str = ""
+    added: int = 0
+    removed: int = 0
+    approvals: int = 0
+
+
+class SessionsFound(Struct, frozen=True, omit_defaults=True):
+    """``building``: the index of a history is being built, so that older sessions may be missing. ``more``: there are more
+    than ``limit``, or than fit into a message."""
+
+    sessions: list[SessionEntry]
+    more: bool = False
+    building: bool = False
+
+
+class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
+    """Records in their order. Those that only the agent itself has stored have the ``seq`` 0. ``before``: the position of what
+    is before them; null if there is nothing."""
+
+    session_id: str
+    messages: tuple[StoredRecord, ...]
+    before: str | None = None
+
+
+class SessionPiece(Struct, frozen=True, omit_defaults=True):
+    """A piece of the file: all of them in their order are the whole one. ``next``: the position after it; null at the end."""
+
+    name: str
+    media_type: str
+    text: str
+    next: str | None = None
+
+
+class SearchResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """``snippet``: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are matches.
+    ``tool``: the tool of a call."""
+
+    project_id: str
+    seq: int
+    created_at: str
+    kind: Kind
+    snippet: tuple[str, ...]
+    session_id: str
+    tool: str = ""
+
+
+class SearchResults(Struct, frozen=True, omit_defaults=True):
+    """The results, the newest first. ``next``: what to send as ``before`` for the next page; null after the last page.
+    ``building``: the index of a history is being built, so that results may be missing."""
+
+    results: list[SearchResult]
+    next: str | None = None
+    building: bool = False
 
 
 # the server itself
@@ -143,6 +357,171 @@ class Directories(Struct, frozen=True, omit_defaults=True):
     path: str
     directories: list[str]
     more: bool = False
+
+
+class DirectoryCreated(Struct, frozen=True):
+    """The reply to ``dir_create``: the canonical path of the new directory."""
+
+    path: str
+
+
+class Place(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A directory in which a project can be created. ``source``: why it is suggested."""
+
+    path: str
+    source: Literal["recent", "repository"]
+
+
+class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it; ``more``: the
+    search for repositories has ended early.
+    """
+
+    places: list[Place]
+    home: str | None = None
+    more: bool = False
+
+
+# the files of a project
+
+
+class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """``path`` is relative to the project. ``size`` in bytes, of files. ``status``: of a file, as git compares it with the last
+    commit; of a directory, "M" if something in it has changed. ``link``: it is a symbolic link; kind and size are those of
+    its target, "other" if that is outside the project or does not exist. ``ignored``: git ignores it.
+    """
+
+    path: str
+    kind: Literal["file", "directory", "other"]
+    size: int | None = None
+    status: Literal["M", "A", "D", "?"] | None = None
+    link: bool = False
+    ignored: bool = False
+
+
+class FileEntries(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The reply to ``file_list``. ``path``: as requested; ``more``: there are further entries; ``git``: the project is in a git
+    work tree, so that ``status`` and ``ignored`` are known.
+    """
+
+    path: str
+    entries: list[FileEntry]
+    more: bool = False
+    git: bool = False
+
+
+class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The reply to ``file_read``. ``size`` in bytes. A text has ``text``, ``lines`` and ``language``; with ``truncated``,
+    ``text`` is its beginning. An image has ``media_type``; ``blob_get`` of ``blob_id`` returns its bytes.
+    """
+
+    path: str
+    kind: Literal["text", "image"]
+    size: int
+    text: str | None = None
+    lines: int | None = None
+    language: str | None = None
+    media_type: str | None = None
+    blob_id: str | None = None
+    truncated: Truncated | None = None
+
+
+class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The reply to ``file_changes``. ``status``: as in ``file_list``; missing, as all that follows, if the content is that of
+    the last commit. ``old``: the text in that commit, missing for a new file; ``new``: the present text, missing for a deleted
+    file. Texts that do not fit into a message together are both missing; ``diff`` has the hunks of their unified diff then,
+    with ``truncated`` only its beginning.
+    """
+
+    path: str
+    status: Literal["M", "A", "D", "?"] | None = None
+    old: str | None = None
+    new: str | None = None
+    diff: str | None = None
+    truncated: bool = False
+
+
+# devices, agents, usage
+
+
+class DeviceInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A device. ``state``: of its token. ``mine``: it is the device of the client that asks. ``connected``: now."""
+
+    id: str
+    name: str
+    scope: Literal["view", "approve", "run", "admin"]
+    state: Literal["valid", "expired", "revoked"]
+    created: str
+    last_used: str | None = None
+    expires: str | None = None
+    projects: tuple[str, ...] | None = None
+    connected: bool = False
+    mine: bool = False
+
+
+class DeviceList(Struct, frozen=True):
+    devices: list[DeviceInfo]
+
+
+class DeviceRevoked(Struct, frozen=True):
+    device_id: str
+    name: str
+
+
+class PairCreated(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A pairing code for one device until ``expires_at``. ``link`` opens the page with the code; ``qr`` is the QR code of the
+    link, row by row, "1" for a dark module, without the quiet zone. ``loopback``: the link works only on the server's machine.
+    """
+
+    code: str
+    scope: Literal["view", "approve", "run", "admin"]
+    expires_at: str
+    link: str
+    qr: list[str]
+    name: str | None = None
+    loopback: bool = False
+
+
+class AgentInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """``name`` as in ``execute``; ``title`` for people. ``asks``: it can ask for approvals; ``pictures``: it accepts images
+    with a prompt. ``version``: if it is known without starting the program. ``hint``: what to do if it is not installed.
+    """
+
+    name: str
+    title: str
+    installed: bool
+    asks: bool = True
+    pictures: bool = True
+    version: str | None = None
+    hint: str | None = None
+
+
+class AgentList(Struct, frozen=True):
+    agents: list[AgentInfo]
+
+
+class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the runs of one project have used on one ``day`` of the server's local time. ``path``: the project's directory.
+    Tokens and costs are counted as far as the agents report them.
+    """
+
+    day: str
+    project_id: str
+    path: str
+    runs: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Usage(Struct, frozen=True):
+    """The reply to ``usage``, the newest day first. ``since``: the first day that is counted. ``complete``: false while runs of
+    an earlier version of the server are still being counted.
+    """
+
+    since: str
+    rows: list[UsageRow]
+    complete: bool
 
 
 class Runs(Struct, frozen=True):
@@ -193,9 +572,9 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run;
-    ``pictures``: those of them that accept one with a prompt. ``features``: the types of message that this server accepts
-    from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
+    """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``: those
+    that can be run; ``pictures``: those of them that accept one with a prompt. ``features``: the types of message that this
+    server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
     """
 
     server: str
@@ -208,6 +587,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     features: list[str]
     limits: Limits
     modes: list[str]
+    machine: str
 
 
 class Authenticated(Struct, frozen=True):
@@ -239,6 +619,13 @@ class PushKey(Struct, frozen=True):
     """The browser's ``applicationServerKey``, in base64url."""
 
     key: str
+
+
+class PushTested(Struct, frozen=True, omit_defaults=True):
+    """The reply to ``push_test``: whether the push service has accepted the notification, and if not, why."""
+
+    accepted: bool
+    problem: str | None = None
 
 
 class Topics(Struct, frozen=True):

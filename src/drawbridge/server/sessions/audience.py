@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from drawbridge.agents.base import OffersReported, StateReported
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import permission_request
 from drawbridge.server.events import (
@@ -149,6 +150,10 @@ def frame(announced: Announced) -> Frame:
             fields: Any = event.shown
         case events.StateChanged(state):
             fields = state
+        case StateReported(agent_state):
+            fields = agent_state
+        case OffersReported(offers):
+            fields = offers
         case events.ProjectCreated(info):
             fields = info
         case _:

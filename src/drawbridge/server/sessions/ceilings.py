@@ -76,6 +76,10 @@ class Ceilings(Struct, frozen=True):
     modes: tuple[str, ...] = CLIENT_MODES
     """If these are not all modes, a client that names none gets "default" if it is among them, or else the first."""
     skip_permissions: bool = False
+    commits: bool = False
+    """Whether a client may commit: that runs the hooks and the signing of the person's git."""
+    pushes: bool = False
+    """Whether a client may push and create pull requests: that uses the person's access to their remotes."""
     mcp_config: bool = False
     """MCP servers are programs that are started: off unless the owner enables them."""
     tools: tuple[str, ...] = ()
@@ -112,7 +116,9 @@ def within(
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"
-            raise ClientError("INVALID_PATH", "The allowed directories do not contain this directory.", field=field)
+            raise ClientError(
+                "INVALID_PATH", "The directory was not found, or this server does not allow it.", field=field
+            )
     return msgspec.structs.replace(
         asked,
         permission_mode=_mode(ceilings, asked.permission_mode, own_modes=own_modes),

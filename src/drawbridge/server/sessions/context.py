@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
+from drawbridge.agents.memory import MemoryWatch
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, mode_fits, reported_mode_fits, within
 from drawbridge.server.sessions.disk import Disk, Sizes
-from drawbridge.server.sessions.memory import MemoryWatch
 from drawbridge.server.sessions.metrics import RunMetrics
 from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.processes import IdlePool, Running
@@ -35,7 +35,7 @@ class Limits(Struct, frozen=True):
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True
-    """Whether a checkpoint is taken before and after each run, in a git work tree."""
+    """Whether a checkpoint is taken before and after each run."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
     """Resident memory of one agent with all that it started, in bytes."""

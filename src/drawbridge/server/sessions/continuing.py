@@ -36,7 +36,7 @@ LOOK_SECONDS: Final = 60.0
 """Seconds between two checks of the time: the wall clock may be set, and the machine may sleep."""
 
 REFUSED_SECONDS: Final = 600.0
-"""Errors for which it is retried: too many runs, no disk space, not at this hour."""
+"""Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
 
 PROMPT: Final = "The limit that stopped you was reset. Continue with what you were asked:\n\n"
 
@@ -71,7 +71,7 @@ class Continuing:
         return waiting.at if waiting is not None else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """A run has ended, and its end is recorded."""
+        """Plans the continuation of a run that has ended, once its end is recorded."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():

@@ -44,6 +44,16 @@ def known(agent: Agent | None, path: Path, session_id: str) -> bool:
     return agent.sessions.known(path, session_id)
 
 
+def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
+    """Whether the agent has a record of its own of the conversation, as far as its files show that. Blocking."""
+    return agent is not None and agent.sessions is not None and agent.sessions.known(path, session_id)
+
+
+def title(agent: Agent | None, path: Path, session_id: str) -> str | None:
+    """The title that the agent's own record gives the conversation. Blocking."""
+    return None if agent is None or agent.sessions is None else agent.sessions.title(path, session_id)
+
+
 def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[int]:
     """The processes that have a conversation open, except those of the process trees of ``own``. Blocking."""
     if agent is None or agent.sessions is None:

@@ -17,9 +17,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from drawbridge.agents.memory import MB
 from drawbridge.server.events import Announced, DiskWarning
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.memory import MB
 
 WARN_AT: Final = 0.8
 AGAIN_BELOW: Final = 0.9
@@ -86,7 +86,7 @@ class Disk:
 
     @property
     def too_much(self) -> bool:
-        """The bytes of everything together."""
+        """True if all data has reached the limit."""
         return self._total + self._rest >= self._sizes.data
 
     def measure(self) -> None:
@@ -94,7 +94,7 @@ class Disk:
         self._rest = sum(map(_size, _files(self._data)))
 
     def look(self) -> None:
-        """Whether a limit was crossed."""
+        """Sends the warnings that are due."""
         for id, (directory, size) in list(self._histories.items()):
             self._compare(id, directory, size, self._sizes.project)
         self._compare("", str(self._data), self._total + self._rest, self._sizes.data)

@@ -10,8 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,28 +18,77 @@ from typing import Any
 import msgspec
 
 from drawbridge.agents import base
-from drawbridge.core.errors import DrawbridgeError
+from drawbridge.agents.attached import is_text
+from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
-from drawbridge.server.protocol import messages
+from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
+from drawbridge.server.protocol.replies import Review as ReviewReply
+from drawbridge.server.reviews.commenting import submission_key
+from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
+from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output
+from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
+from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.reviewing import Beside, Reviewing
+from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import usual_mode
-from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
+from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.metadata import instant, instant_of, now
-from drawbridge.server.sessions.run import Order, Outcome, Run, State
-from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
+from drawbridge.server.sessions.prompt_files import PromptFiles
+from drawbridge.server.sessions.prompt_images import PromptImages
+from drawbridge.server.sessions.records import request_key, titled
+from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
+from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
+from drawbridge.server.store.search import Part
+from drawbridge.server.store.texts import clean
 
 logger = logging.getLogger("drawbridge.server")
 
+LONGEST_REPORT = 200_000
+"""Bytes of what an agent reports about itself: its state, or what it offers. Both are in each client's snapshot."""
+
+
+LISTED_FILES = 500
+"""Paths in the record of a commit."""
+
+REMEMBERED_PUSHES = 20
+
 MOST_RESETS = 20
 """How often one process is reset to an allowed mode before it is ended."""
+
+
+class RecordedComments:
+    """The comments of the review, as they follow from the records."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+
+    @property
+    def known(self) -> Mapping[str, Remembered]:
+        return self._store.memory.comments
+
+    @property
+    def handover(self) -> None:
+        """The agent gets them at once, or after its work."""
+
+    def write(self, event: messages.ReviewCommented, session: str, asker: Subscriber) -> int | None:
+        return self._store.write(event, asker)
+
+    def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
+        """Removes the comments that were written in these records, which were deleted."""
+        for id, one in list(self.known.items()):
+            if any(one.seq in some for some in deleted):
+                self._store.record(messages.ReviewCommented(comment_id=id, by=asker.name))
 
 
 class ManagedSession(Session):
@@ -57,24 +105,48 @@ class ManagedSession(Session):
         """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
-        self.queue: deque[Run] = deque()
-        self.checkpoints = Checkpoints(self.path, data.id, context.limits.confinement, context.memory, directory)
-        self._worker = Worker(data.id, data.path, context, self.checkpoints, open_in_terminal, self._reported)
+        self.queue = RunQueue()
+        self.images = PromptImages(directory / "images")
+        self.files = PromptFiles(directory / "files")
+        self.storing = asyncio.Lock()
+        """Held from the storing of a prompt's files until it is accepted: the limit is for all together."""
+        self._shown_queue: tuple[messages.RunInfo, ...] = ()
+        """The queue as clients know it."""
+        self._review = Review(data.id)
+        folder = directory if context.limits.checkpoints else None
+        self.checkpoints = Checkpoints(
+            self.path, data.id, context.limits.confinement, context.memory, folder, self._extend_review
+        )
+        self._comments = RecordedComments(self.store)
+        self._reviewing = Reviewing(
+            data.id, self._review, self.checkpoints, self._comments, {data.id: self.store}, self._look_beside
+        )
+        self._worker = Worker(
+            data.id, data.path, context, self.checkpoints, self.files.directory, open_in_terminal, self._reported
+        )
         self._agent_surface = AgentSurface(
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
         )
-        self._fork_from: str | None = None
         self._mode: str | None = None
         """The mode of the running agent, as far as it has reported it."""
         self._resets = 0
         """How often the agent's process was reset to an allowed mode."""
         self._modes: tuple[str, ...] = ()
         """The modes that it offers, if they differ from Claude Code's."""
-        self._reverting = asyncio.Lock()
+        self._agent_offers = base.AgentOffers()
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
+        self._reverting = asyncio.Lock()
+        """Held while a run is reverted, a review is decided, or a conversation is deleted."""
+        self._pushing = asyncio.Lock()
+        self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
+        """The latest pushes, by their ``request_key``. After a restart the remote has what was pushed, and git and the program
+         for pull requests see that it is there."""
+        self._conversation = CurrentConversation(
+            self.store, self.index, self.images, self.files, self._worker, self._forget_state
+        )
         context.metrics.add(self.id)
 
     @property
@@ -111,6 +183,14 @@ class ManagedSession(Session):
             "problem": self._context.places.problem(self.path),
         }
 
+    def _of_agent(self) -> dict[str, Any]:
+        offers = self._agent_offers
+        return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
+
+    def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
+        agent: object = self._context.agents.get(self.memory.agent or self.data.agent)
+        return agent.last_state(lines, session_id) if isinstance(agent, base.Reconstructs) else base.AgentState()
+
     def _current_run(self) -> messages.RunInfo | None:
         return _run_info(self.run, 0) if self.run else None
 
@@ -119,7 +199,7 @@ class ManagedSession(Session):
 
     # Actions of people.
 
-    def execute(self, order: Order, asker: Subscriber, *, queue: bool) -> Answer[Accepted]:
+    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns, and its run begins after the reply. A repeated
         ``request_id`` gets the same reply and is not run again. Raises ``ClientError`` or ``DrawbridgeError``.
         """
@@ -127,10 +207,70 @@ class ManagedSession(Session):
         if known is not None:
             return known
         seq = self._accept(order, asker, queue=queue)
-        return msgspec.structs.replace(self._accepted(order.run_id, seq), then=self._next)
+        return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._next)
+
+    def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
+        """Sends a message into the active run. It is in the history when this returns. Raises ``ClientError`` or
+        ``DrawbridgeError``; nothing has changed then."""
+        known = self.memory.run_of(order.request_id or "", order.prompt)
+        run = self.run
+        if known is not None:
+            return self._accepted(known)
+        if run is None or run.state not in (State.RUNNING, State.ASKING):
+            text = "No run is active that the message could be sent into. Nothing was sent. Send it as a prompt."
+            raise ClientError("PROCESS_NOT_FOUND", text)
+        self._context.disk.check(self.id)
+        names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
+        accepted = events.PromptAccepted(
+            run.id, order.prompt, order.by, order.request_id, names, steer=True, images=order.images, files=order.files
+        )
+        answer: list[Answer[Accepted]] = []
+
+        def record() -> None:
+            answer.append(self._accepted(run.id, self.store.write(accepted, asker), order))
+
+        try:
+            self._worker.steer(order.prompt, order.attachments, record)
+        except base.NotAtWork:
+            text = "The agent is not at work now. Nothing was sent. Try again in a moment, or send it as a prompt."
+            raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
+        except base.AgentRefused as error:
+            text = f"The message could not be sent into the run: {error}. Nothing was sent. Send it as a prompt."
+            raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
+        except BadArgument as error:
+            raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
+        self._stored_were_used(order)
+        return answer[0]
+
+    def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
+        """Stores what is stored of its attachments. ``in_use``: as ``files_in_use``. Raises ``ClientError``; nothing is stored
+        then. Blocking."""
+        agent = self._context.agents.get(self._agent if steer else self._agent_of(order))
+        embeds = agent.embeds if agent is not None else is_text
+        attachments, files = self.files.store(order.attachments, embeds, in_use)
+        images = self.images.store(attachments)
+        return msgspec.structs.replace(order, attachments=attachments, files=files, images=images)
+
+    def remove_stored(self, order: Order) -> None:
+        """The prompt was not accepted. Blocking."""
+        self.images.remove(image.id for image in order.images)
+        self.files.remove(file.id for file in order.files)
+
+    def files_in_use(self) -> set[str]:
+        """The ids of the files of prompts that wait or run."""
+        runs = [*([self.run] if self.run else []), *self.queue]
+        return {file.id for run in runs for file in run.order.files}
+
+    def _stored_were_used(self, order: Order) -> None:
+        if order.images:
+            self._worker.spawn(asyncio.to_thread(self.images.make_room), "making room for images of prompts")
+        if order.files:
+            in_use = self.files_in_use() | {file.id for file in order.files}
+            self._worker.spawn(asyncio.to_thread(self.files.make_room, in_use), "making room for files of prompts")
 
     def _continue(self, order: Order) -> None:
         """A run that a limit had stopped continues by itself. Raises ``ClientError`` or ``DrawbridgeError``."""
+        self._check_kept()  # it is tried again later
         self._accept(order, None, queue=True)
         self.store.announce(events.RunContinued(order.run_id, order.by))
         self._next()
@@ -152,10 +292,30 @@ class ManagedSession(Session):
         self._context.disk.check(self.id)
         self._context.granted(str(self.path), base.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
-        accepted = events.PromptAccepted(order.run_id, order.prompt, order.by, order.request_id, names)
-        seq = self.store.write(accepted, asker)
+        accepted = events.PromptAccepted(
+            order.run_id,
+            order.prompt,
+            order.by,
+            order.request_id,
+            names,
+            images=order.images,
+            files=order.files,
+            review=order.review,
+        )
+        conversation = self._conversation
+        former = conversation.snapshot(self.title)
+        changes = not self.busy and not conversation.is_held and conversation.is_of_another(self._agent_of(order))
+        if changes:
+            self._change_agent()
+        try:
+            seq = self.store.write(accepted, asker)
+        except (ClientError, DrawbridgeError):
+            if changes:
+                conversation.restore(former)
+            raise
+        self._stored_were_used(order)
         self.continuing.forget()
-        self.queue.append(Run(order))
+        self.queue.add(Run(order, self.history.last_seq))
         self.store.save()
         return seq
 
@@ -164,10 +324,12 @@ class ManagedSession(Session):
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
-    def _accepted(self, run_id: str, seq: int | None = None) -> Answer[Accepted]:
+    def _accepted(self, run_id: str, seq: int | None = None, order: Order | None = None) -> Answer[Accepted]:
+        """``order``: of a prompt that was accepted now."""
         waiting = [run.id for run in self.queue]
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
-        return Answer(type="accepted", project_id=self.id, seq=seq, data=Accepted(run_id, position))
+        accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
+        return Answer(type="accepted", project_id=self.id, seq=seq, data=accepted)
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         self._asking()
@@ -192,9 +354,67 @@ class ManagedSession(Session):
             self._worker.interrupt()
         return None
 
+    def interrupt_all(self, asker: Subscriber) -> None:
+        """As ``interrupt``; the prompts that wait are removed, so that nothing follows."""
+        waiting = self.queue.clear()
+        for run in waiting:
+            self._removed(run, asker)
+        self._queue_changed()
+        if self.run is not None or not waiting:
+            self.interrupt()
+
+    def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
+        """Removes a prompt that waits. Raises ``ClientError``, as the others of the queue do."""
+        run = self.queue.find(run_id)
+        title = self.title
+        self.queue.remove(run)
+        self._removed(run, asker)
+        self._queue_changed()
+        self._retitled(title)
+
+    def _removed(self, run: Run, asker: Subscriber) -> None:
+        """The run has ended without having begun. Every client is told, also the one whose prompt it was."""
+        run.finish("interrupted")
+        ended = messages.RunFinished(
+            run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
+        )
+        self.store.record(ended)
+
+    def edit_prompt(self, run_id: str, prompt: str, asker: Subscriber) -> None:
+        """Gives a prompt that waits another text, which is in the history when this returns."""
+        run = self.queue.find(run_id)
+        self._context.disk.check(self.id)
+        title = self.title
+        self.store.write(messages.PromptEdited(run_id, prompt, asker.name, asker.id))
+        self.queue.edit(run, prompt, self.history.last_seq)
+        self._queue_changed()
+        self._retitled(title)
+
+    def _retitled(self, before: str) -> None:
+        if self.title != before:
+            self.publish_state()
+
+    def move_prompt(self, run_id: str, before: str | None) -> None:
+        self.queue.move(self.queue.find(run_id), None if before is None else self.queue.find(before))
+        self._queue_changed()
+
+    def send_now(self, run_id: str) -> None:
+        """The prompt is the next one, and the active run is interrupted for it."""
+        run = self.queue.find(run_id)
+        self.queue.remove(run)
+        active, begun = self.run, self.run is not None and self.run.state is not State.QUEUED
+        if active is not None and not begun:  # it waits for its slot, and goes back to the queue
+            self._give_up_slot()
+            self.queue.add(active, first=True)
+            self.run = None
+        self.queue.add(run, first=True)
+        if begun:
+            self.interrupt()
+        self._next()
+
     async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
-        """Ends the run with its process; returns when both are over. It is written down then, so that the answer, which stands
-        for the record, comes in its place among the others.
+        """Ends the run with its process; returns when both are over. The record is written then, so that the answer, which
+        replaces the record for ``asker``, arrives in the order of the records.
         """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
@@ -213,14 +433,16 @@ class ManagedSession(Session):
         """The next prompt begins a new conversation."""
         self.check_at_rest()
         self.continuing.forget()
-        fields = messages.SessionReset(self.memory.session_id, "", self.id)
-        self._fork_from = None
-        seq = self.store.record(fields, asker)
+        fields, seq = self._conversation.reset(asker)
         self.store.save()
-        # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
+        # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
         self._worker.spawn(self._worker.end(), "ending the process of the former session")
         # The specification has the state after the reply.
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
+
+    def _forget_state(self) -> None:
+        """Another conversation has its own context, todo list and tasks."""
+        self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
         """Reverts what a run changed, all of it or nothing; recorded and published like every event."""
@@ -234,21 +456,169 @@ class ManagedSession(Session):
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
             seq = self.store.record(reverted, asker)
+            await self._reviewing.look()
         return messages.updated("run_reverted", reverted, self.id, seq)
 
-    async def resume(self, session_id: str, *, fork: bool) -> None:
-        """The next prompt continues that conversation, or a copy of it."""
+    async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
+        """A checkpoint of a run was stored."""
+        await self._reviewing.extend(git, run_id, when, commit)
+
+    async def review(self) -> Answer[ReviewReply]:
+        return await self._reviewing.get(self.id)
+
+    async def _look_beside(self, git: Git) -> Beside:
+        """What was kept, and what can be done with it. Raises ``GitFailed``."""
+        ceilings, commit, push = self._context.ceilings, None, None
+        kept = await self._review.kept(git, counted=ceilings.commits)
+        if ceilings.commits and kept:
+            author: str | Blocked
+            try:
+                author = await author_of(git)
+            except Blocked as error:
+                author = error
+            commit = commit_offer(self.memory.subject, author, kept)
+        if ceilings.pushes:
+            try:
+                push = push_offer(await target_of(git))
+            except CannotPush as error:
+                push = push_offer(error)
+        return Beside(tuple(kept), commit, push)
+
+    async def review_image(self, blob: str, largest: int) -> bytes:
+        return await self._reviewing.image(blob, largest)
+
+    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+        self._context.disk.check(self.id)
+        return await self._reviewing.commenting.comment(command, self.id, asker)
+
+    async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
+        """Sends all drafts as one prompt, as ``execute`` does. ``order``: without its prompt; ``drafts``: the version that the
+        person has seen; ``text``: what the prompt begins with. Raises as ``comment`` does."""
+        key = submission_key(drafts, text)
+        known = self.accepted_before(order.request_id, key)
+        if known is not None:
+            return known
+        placed = await self._reviewing.placed(drafts)
+        await self.settle()  # nothing may come between this and the prompt
+        known = self.accepted_before(order.request_id, key)
+        if known is not None:
+            return known
+        prompt, submission = self._reviewing.commenting.submission(placed, drafts, text)
+        order = msgspec.structs.replace(order, prompt=prompt, review=submission)
+        # For the asker, too: the reply does not contain the prompt.
+        return msgspec.structs.replace(self.execute(order, None, queue=True), seq=None)
+
+    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
+        async with self._reverting:
+            return await self._reviewing.decide(wish, self.id, asker, self._check_idle)
+
+    def _check_idle(self) -> None:
+        """Raises ``ClientError`` during a run."""
+        if self.busy:
+            raise self._at_work()
+
+    async def commit_review(
+        self, command: commands.ReviewCommit, asker: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError; nothing has changed then."""
+        self.check_at_rest()
+        async with self._reverting:
+            self.store.check_there()
+            try:
+                async with self.checkpoints.operation() as git:
+                    self._check_idle()
+                    done = await self._review.commit(
+                        git, self.checkpoints, command.message, command.branch, command.files
+                    )
+            except (NothingToCommit, Blocked, BadBranch, Refused) as error:
+                raise not_committed(error) from None
+            committed = messages.ReviewCommitted(
+                commit=done.commit,
+                branch=done.branch,
+                files=done.files[:LISTED_FILES],
+                output=shown_output(done.output),
+                by=asker.name,
+                client_id=asker.id,
+                created=command.branch is not None,
+            )
+            seq = self.store.record(committed, asker)
+        return messages.updated("review_committed", committed, self.id, seq)
+
+    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+        """Pushes the current branch, and creates a pull request if one is given. A repeated ``request_id`` pushes nothing
+        again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        wanted = command.pull_request
+        key = request_key(command.request_id or "", repr((command.version, wanted)))
+        async with self._pushing:
+            if command.request_id is not None and key in self._pushes:
+                return self._pushes[key]
+            self.store.check_there()
+            try:
+                async with self.checkpoints.beside() as git:
+                    done = await push(git, command.version, (wanted.title, wanted.body) if wanted else None)
+            except (CannotPush, NotPushed) as error:
+                raise not_pushed(error) from None
+            pushed = messages.ReviewPushed(
+                commit=done.target.commit,
+                remote=clean(done.target.remote),
+                branch=clean(done.target.branch),
+                output=shown_output(done.output),
+                by=asker.name,
+                client_id=asker.id,
+                pull_request=done.pull_request,
+                problem=done.problem,
+            )
+            seq = self.store.record(pushed, asker)
+            self._pushes[key] = messages.updated("review_pushed", pushed, self.id)
+            while len(self._pushes) > REMEMBERED_PUSHES:
+                del self._pushes[next(iter(self._pushes))]
+        return messages.updated("review_pushed", pushed, self.id, seq)
+
+    async def delete_session(
+        self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
+    ) -> Answer[messages.SessionDeleted]:
+        """Moves the records of one conversation into the new file ``trash``; nothing else of the history changes. After the
+        current conversation the next prompt begins a new one (see ``settle``).
+
+        Raises ``ClientError`` or ``DrawbridgeError``; the conversation continues then.
+        """
+        self.check_at_rest()
+        conversation, key = self._conversation, parts[0].key
+        if is_current:
+            conversation.hold()
+        try:
+            async with self._reverting:
+                await conversation.delete(parts, trash, is_current=is_current)
+                self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], asker)
+                if is_current:
+                    self.continuing.forget()
+                seq = self.store.record(messages.SessionDeleted(key, asker.name, agent_copy), asker)
+                self.store.save()
+                self.store.save()  # the copy of the metadata contains the name and the title until it is replaced, too
+        except BaseException:
+            self._deleted()
+            raise
+        answer = messages.updated("session_deleted", messages.SessionDeleted(key, asker.name, agent_copy), self.id, seq)
+        return msgspec.structs.replace(answer, then=self._deleted)
+
+    def _deleted(self) -> None:
+        self._conversation.release()
+        self.publish_state()
+        self._next()
+
+    async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
+        """The next prompt continues that conversation, or a copy of it. ``title``: its title, if known."""
         self.check_at_rest()
         self.continuing.forget()
-        self._fork_from = session_id if fork else None
-        changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
-        self.store.record(changed)
+        self._conversation.resume(session_id, title, self.data.agent, fork=fork)
         self.store.save()
         self.publish_state()
         await self._worker.end()
 
     async def set_options(self, **chosen: str) -> None:
-        """Sets the ``permission_mode`` or ``model`` of later runs and of the active one."""
+        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs; of the active one too, as far as the agent
+        can."""
         async with self._choosing:
             try:
                 await self._worker.change(**chosen)
@@ -260,6 +630,15 @@ class ManagedSession(Session):
             self.store.save()
             self.publish_state()
 
+    def check_effort(self, effort: str) -> None:
+        """Raises ``ClientError`` unless the agent has reported this level of effort."""
+        efforts = {level for model in self._agent_offers.models for level in model.efforts}
+        if effort not in efforts:
+            named = (
+                f"The agent's levels are {', '.join(sorted(efforts))}." if efforts else "The agent has reported none."
+            )
+            raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
+
     def _running(self) -> Run:
         if self.run is None:
             raise ClientError("PROCESS_NOT_FOUND", "No agent is working in this project.")
@@ -267,31 +646,45 @@ class ManagedSession(Session):
 
     def check_at_rest(self) -> None:
         """Raises ``ClientError`` unless it is."""
-        if self.busy:
-            raise ClientError(
-                "PROCESS_ACTIVE", "The agent is working in this project. Nothing was changed.", retryable=True
-            )
+        self._check_idle()
+        self._check_kept()
+
+    def _at_work(self) -> ClientError:
+        text = "The agent is working in this project. Nothing was changed."
+        return ClientError("PROCESS_ACTIVE", text, retryable=True)
+
+    def _check_kept(self) -> None:
+        """Raises ``ClientError`` while a run is reverted, a review is decided, or a conversation is deleted."""
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "A run of this project is being reverted. Nothing was changed. Try again in a moment.",
+                "Changes are being reverted or reviewed, or a session is being deleted. Nothing was changed. "
+                "Try again in a moment.",
                 retryable=True,
             )
 
     # The states of a run, as the worker reports them.
 
     def _next(self) -> None:
-        if self.run is None and self.queue:
-            run = self.run = self.queue.popleft()
+        if self.run is None and self.queue and not self._conversation.is_held:
+            run = self.run = self.queue.take()
             self._give_up_slot = self._context.slots.take(lambda: self._begin(run))
+        self._queue_changed()
+
+    def _queue_changed(self) -> None:
+        """Publishes the queue, if it is not what clients know."""
+        queue = tuple(self._waiting_runs())
+        if queue != self._shown_queue:
+            self._shown_queue = queue
+            self.store.announce(messages.QueueChanged(queue))
 
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
         self._context.at_work[self.id] = self.stop_for
-        agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
-        if self.memory.session_id and self.memory.agent not in ("", agent):  # one agent's conversation is not another's
-            self._fork_from = None
-            self.store.record(messages.SessionChanged(""))
+        agent, options = self._agent_of(run.order), run.order.options or self.data.options
+        if self._conversation.is_of_another(agent):
+            # The prompt was accepted while the former agent was at work, so it is before this in the history.
+            self._change_agent(titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         try:
@@ -302,7 +695,27 @@ class ManagedSession(Session):
             # begins the next one, and this one is still being given its slot.
             self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
-        self._worker.begin(run, agent, options, self.memory, self._fork_from)
+        self._worker.begin(run, agent, options, self.memory, self._conversation.fork_from, self._agent_state)
+
+    def _agent_of(self, order: Order) -> str:
+        return order.agent or self.data.agent
+
+    def _change_agent(self, title: str | None = None) -> None:
+        """The next run begins a conversation of another agent. ``title``: its title, if its prompt is recorded already."""
+        self._conversation.change_agent(title)
+        self._report_state(base.AgentState())
+        self._offer(base.AgentOffers())
+        self._modes = ()
+        self.publish_state()
+
+    async def settle(self) -> None:
+        """Gives up a conversation that its agent has not written down, and waits until one that is being deleted is gone, so
+        that the next prompt is not recorded in it."""
+        if not self.busy and await self._conversation.is_lost(self.data.agent) and not self.busy:
+            self._conversation.lose()
+        while self._conversation.is_held and self._reverting.locked():
+            async with self._reverting:
+                pass
 
     async def _refuse(self, run: Run, error: ClientError) -> None:
         self.ended(run, "failed", None, {"code": error.code, "message": error.text})
@@ -313,7 +726,7 @@ class ManagedSession(Session):
         """
         if self.run is not None and self.run.state is State.QUEUED:  # for its slot; this turn needs none, and may ask
             self._give_up_slot()
-            self.queue.appendleft(self.run)
+            self.queue.add(self.run, first=True)
         elif self.run is not None:
             return
         agent = self.memory.agent or self.data.agent
@@ -321,6 +734,7 @@ class ManagedSession(Session):
         run.start(time.monotonic())
         self._context.at_work[self.id] = self.stop_for
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self._queue_changed()
         self.publish_state()
         self._worker.take_over(run)
         try:
@@ -341,9 +755,11 @@ class ManagedSession(Session):
             case base.AgentLine():
                 self._line(report)
             case base.SessionIdentified(session_id):
-                self._session_known(session_id)
+                self._conversation.identified(session_id, self.run.order.prompt if self.run is not None else "")
             case base.ModeChanged(mode, offered):
                 self._mode_known(mode, offered)
+            case base.StateReported() | base.OffersReported():
+                self._about_itself(report)
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
@@ -352,8 +768,24 @@ class ManagedSession(Session):
                 self._begun_alone()
             case ModeSet(set_mode):
                 self._mode_known(set_mode)
-            case RunEnded(run, outcome, cost_usd, error):
-                self.ended(run, outcome, cost_usd, error)
+            case RunEnded(run, outcome, cost_usd, error, tokens):
+                self.ended(run, outcome, cost_usd, error, tokens)
+
+    def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
+        """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
+        if len(msgspec.json.encode(report)) > LONGEST_REPORT:
+            logger.warning("%s: %s of the agent is too large and is not shown", self.id, type(report).__name__)
+            return
+        if isinstance(report, base.StateReported):
+            self._report_state(report.state)
+        else:
+            self._offer(report.offers)
+
+    def _offer(self, offers: base.AgentOffers) -> None:
+        """Publishes what the agent offers, if it has changed."""
+        if offers != self._agent_offers:
+            self._agent_offers = offers
+            self.store.announce(base.OffersReported(offers))
 
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:
@@ -368,11 +800,6 @@ class ManagedSession(Session):
             logger.error("%s: a line of the agent can't be recorded: %s", self.id, error)
             self.stop_for(not_written(error))
         return None
-
-    def _session_known(self, session_id: str) -> None:
-        self._fork_from = None
-        if session_id != self.memory.session_id:
-            self.store.record(messages.SessionChanged(session_id))
 
     @property
     def _agent(self) -> str:
@@ -420,7 +847,14 @@ class ManagedSession(Session):
             if approval.question_id == question_id:
                 self.withdraw(approval, reason)
 
-    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
+    def ended(
+        self,
+        run: Run,
+        outcome: Outcome,
+        cost_usd: float | None,
+        error: dict[str, Any] | None,
+        tokens: base.Tokens | None = None,
+    ) -> None:
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
@@ -429,9 +863,9 @@ class ManagedSession(Session):
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
         self.withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
-        finished = _run_finished(run, cost_usd, error)
-        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:  # so that the next prompt begins one
-            self.store.record(messages.SessionChanged(""))
+        finished = _run_finished(run, cost_usd, error, tokens)
+        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
+            self._conversation.lose()
         self.run = None
         self._context.at_work.pop(self.id, None)
         self.data.last_active = now()
@@ -448,7 +882,7 @@ class ManagedSession(Session):
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the processes and closes the history."""
-        waiting, self.queue = list(self.queue), deque()
+        waiting = self.queue.clear()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):
             self._give_up_slot()  # else the end of another one's run would begin it
@@ -456,7 +890,7 @@ class ManagedSession(Session):
         await self._worker.close()
         await self.checkpoints.close()
         async with self._reverting:
-            pass  # ended in the midst of it, git would leave some files as they were and some not
+            pass  # git must not be ended while it writes files: some would be reverted and some not
         for run in [*([self.run] if self.run else []), *waiting]:
             self.ended(run, "interrupted", None, None)
         self.store.save()
@@ -472,10 +906,17 @@ def _run_info(run: Run, position: int) -> messages.RunInfo:
         prompt=order.prompt[:SHOWN_PROMPT],
         started_at=instant(began),
         request_id=order.request_id,
+        cut=len(order.prompt) > SHOWN_PROMPT,
+        by=order.by,
+        client_id=order.client_id,
+        attachments=len(order.attachments),
+        seq=run.seq,
     )
 
 
-def _run_finished(run: Run, cost_usd: float | None, error: dict[str, Any] | None) -> messages.RunFinished:
+def _run_finished(
+    run: Run, cost_usd: float | None, error: dict[str, Any] | None, tokens: base.Tokens | None
+) -> messages.RunFinished:
     """``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
     assert run.outcome is not None
     failed = error if run.outcome in ("failed", "timeout") else None
@@ -484,6 +925,8 @@ def _run_finished(run: Run, cost_usd: float | None, error: dict[str, Any] | None
         outcome=run.outcome,
         duration_ms=int((time.monotonic() - run.started_at) * 1000) if run.started_at else 0,
         cost_usd=cost_usd,
+        input_tokens=tokens.input if tokens else None,
+        output_tokens=tokens.output if tokens else None,
         error=failed["message"] if failed else None,
         code=failed["code"] if failed else None,
         retry_at=instant_of(failed.get("retry_at")) if failed else None,

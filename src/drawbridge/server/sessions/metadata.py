@@ -14,12 +14,13 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Options
 from drawbridge.core.private_files import write_private
+from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.sessions.records import Memory
 
 NAME = "metadata.json"
 COPY = "metadata.json.bak"
 VERSION = 1
-"""Of this file. What is added to it needs no new one, as long as it may be missing and may be lost."""
+"""The version of the file's format. An addition needs no new version as long as it may be missing and may be lost."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -34,7 +35,8 @@ class Waiting(Struct):
 
 
 class Metadata(Struct):
-    """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start."""
+    """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start.
+    ``review``: what clients know of the review, since to compare the files of all projects at start would take too long."""
 
     id: str
     path: str
@@ -45,6 +47,7 @@ class Metadata(Struct):
     options: Options = Options()
     memory: Memory = msgspec.field(default_factory=Memory)
     waiting: Waiting | None = None
+    review: ReviewNumbers | None = None
     version: int = VERSION
 
 
@@ -73,7 +76,7 @@ def save(directory: Path, metadata: Metadata) -> None:
 
 
 def deleted(directory: Path) -> Metadata | None:
-    """Of a project in the trash, whose directory has another name by now; None if it can't be read."""
+    """The metadata of a project in the trash, whose directory was renamed; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -81,8 +84,8 @@ def deleted(directory: Path) -> Metadata | None:
 
 
 def load(directory: Path) -> Metadata:
-    """The file, else its copy. Raises ``Damaged`` if both are unusable, or are about another project; ``Unreadable``
-    if a file can't be read now; ``Newer``.
+    """The metadata in the file, or else in its copy. Raises ``Damaged`` if both are unusable, or are about another project;
+    ``Unreadable`` if a file can't be read now; ``Newer``.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):
@@ -120,7 +123,7 @@ def instant(moment: datetime | None) -> str | None:
 
 
 def instant_of(seconds: float | None) -> str | None:
-    """RFC 3339, UTC, to the millisecond, of seconds since 1970."""
+    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond."""
     return None if seconds is None else _rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 

@@ -60,7 +60,7 @@ class RunMetrics:
 
     def published(self, announced: Announced) -> None:
         event, of_project = announced.event, self._of_projects.get(announced.project_id or "")
-        if of_project is None or not isinstance(event, RunFinished):
+        if of_project is None or not isinstance(event, RunFinished) or event.removed_by is not None:
             return
         for metrics in (of_project, self.total):
             metrics.run_ended(event.outcome, event.duration_ms / 1000, event.cost_usd)

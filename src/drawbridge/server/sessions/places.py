@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
+from drawbridge.server.protocol import replies
 from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST = 4096
 
-NOT_HERE = "The allowed directories do not contain this directory."
+SEARCH_SECONDS: Final = 1.0
+MOST_SEARCHED: Final = 20_000
+"""Entries of directories that the search for repositories looks at."""
+
+MOST_FOUND: Final = 200
+MOST_RECENT: Final = 20
+
+LONGEST_FILE_NAME: Final = 255
+"""Bytes."""
+
+NOTHING_CREATED: Final = "No directory was created."
+
+NOT_HERE = "The directory was not found, or this server does not allow it."
 
 
-def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
-    """The canonical directory. Raises ``ClientError`` that names only what the client itself has sent."""
+def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path], undone: str = "No project was created.") -> Path:
+    """The canonical directory. Raises ``ClientError`` that names only what the client itself has sent. ``undone``: the last
+    sentence of its text.
+    """
+
+    def refusal(code: str, why: str) -> ClientError:
+        return ClientError(code, f"{why} {undone}", field="data.path")
+
     if not given or len(given) > LONGEST or _is_strange(given):
         raise refusal("INVALID_PATH", "The path is empty, too long, or contains control characters.")
     path = Path(given)
@@ -39,13 +61,14 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     return real
 
 
+def expanded(path: str) -> str:
+    """The path with the home directory of the server's user for a "~" at its beginning."""
+    return f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
+
+
 def _is_strange(path: str) -> bool:
     """Whether it contains control characters, or bytes that are not valid characters."""
     return any(character < " " or "\ud800" <= character <= "\udfff" for character in path)
-
-
-def refusal(code: str, why: str) -> ClientError:
-    return ClientError(code, f"{why} No project was created.", field="data.path")
 
 
 def allowed(real: Path, roots: Iterable[Path]) -> bool:
@@ -92,11 +115,11 @@ class Places:
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
         self.roots = tuple(roots)
-        self._data = data
+        self.data = data
 
     def is_own(self, path: Path) -> bool:
         """Whether it belongs to the server's data: its tokens, its histories, its audit. No agent runs there."""
-        return self._data.resolve() in (path, *path.parents)
+        return self.data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
         """Why no agent may run in a project's directory now, for people; None if it may."""
@@ -107,15 +130,106 @@ class Places:
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:
-        """The canonical directory of a new project. Raises ``ClientError``."""
-        real = resolve(given, self.roots, taken)
+        """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``."""
+        real = resolve(expanded(given), self.roots, taken)
         if self.is_own(real):
-            raise refusal("INVALID_PATH", NOT_HERE)
+            raise ClientError("INVALID_PATH", f"{NOT_HERE} No project was created.", field="data.path")
         return real
+
+    def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
+        """Creates the directory ``name`` for a new project. Returns its canonical path. ``taken``: the directories of projects;
+        ``sees``: which directories the client may know of. Raises ``ClientError``. Blocking.
+        """
+        real = resolve(expanded(parent), self.roots, (), NOTHING_CREATED)
+        if not _is_file_name(name):
+            text = (
+                "The name must have 1 to 255 bytes and only printable characters, without a slash, and must not begin with "
+                f"a dot or a space. {NOTHING_CREATED}"
+            )
+            raise ClientError("INVALID_PATH", text, field="data.name")
+        new = real / name
+        if self.is_own(new) or not allowed(new, self.roots) or not sees(new):
+            raise ClientError("INVALID_PATH", f"{NOT_HERE} {NOTHING_CREATED}", field="data.path")
+        if any(_same(real, other) or _inside(real, other) for other in taken):
+            text = f"The directory would be inside another project. {NOTHING_CREATED}"
+            raise ClientError("PROJECT_NESTING", text, field="data.path")
+        try:
+            new.mkdir()
+        except FileExistsError:
+            text = f"A file or directory with this name already exists. {NOTHING_CREATED}"
+            raise ClientError("INVALID_PATH", text, field="data.name") from None
+        except OSError as error:
+            text = f"The directory can't be created: {error.strerror}. Choose another place."
+            raise ClientError("FILE_OPERATION", text, field="data.path") from None
+        return new
+
+
+def _is_file_name(name: str) -> bool:
+    return (
+        name.isprintable()
+        and name.strip() == name
+        and not name.startswith(".")
+        and "/" not in name
+        and 0 < len(name.encode(errors="replace")) <= LONGEST_FILE_NAME
+    )
+
+
+def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bool]:
+    """The git work trees at most ``depth`` levels below ``starts``, sorted; and whether the search has ended early. It does not
+    follow links, enter work trees, or look into hidden directories. Blocking, for at most ``SEARCH_SECONDS``.
+    """
+    until, count = time.monotonic() + SEARCH_SECONDS, 0
+    found: set[Path] = set()
+    ahead = deque((start, 0) for start in starts)
+    while ahead:
+        place, level = ahead.popleft()
+        if level and os.path.lexists(place / ".git"):
+            found.add(place)
+            continue
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > MOST_SEARCHED or len(found) >= MOST_FOUND or time.monotonic() > until:
+                        return sorted(found), True
+                    if level < depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                        ahead.append((place / entry.name, level + 1))
+        except OSError:
+            continue
+    return sorted(found), False
+
+
+def suggested(
+    places: Places, projects: Sequence[Path], used: Iterable[tuple[Path, str]], sees: Callable[[Path], bool]
+) -> replies.Places:
+    """Directories in which a new project can be created: those that were ``used`` before (with the time), the latest first,
+    then repositories. ``sees``: which of them the client may know of. Blocking.
+    """
+    home = Path.home()
+
+    def is_free(path: Path) -> bool:
+        try:
+            return places.resolve(str(path), projects) == path and sees(path)
+        except ClientError:
+            return False
+
+    latest = sorted(used, key=lambda one: one[1], reverse=True)
+    recent = list(dict.fromkeys(path for path, _ in latest if is_free(path)))[:MOST_RECENT]
+    starts = dict.fromkeys([*places.roots, *([home] if allowed(home, places.roots) else [])])
+    found, more = repositories(starts)
+    others = [path for path in found if path not in recent and is_free(path)]
+    return replies.Places(
+        places=[
+            *(replies.Place(path=str(path), source="recent") for path in recent),
+            *(replies.Place(path=str(path), source="repository") for path in others),
+        ],
+        home=str(home) if home in starts and sees(home) else None,
+        more=more,
+    )
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """The identity of the directory at ``path``; None if there is none. Another directory may get the same name later."""
+    """The identity of the directory at ``path``; None if it does not exist. Another directory may get the same name later."""
     try:
         found = os.stat(path)
     except OSError:

@@ -31,7 +31,7 @@ from drawbridge.core.private_files import write_private
 FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
-"""A start time is reckoned from the system's, which is set right now and then."""
+"""Start times are computed from the boot time, which clock corrections change slightly."""
 
 LEAST_AVAILABLE: Final = 0.1
 """Of the machine's memory. Below that idle processes go, one at each look; one of ``claude`` has some 200 MB."""
@@ -135,6 +135,20 @@ def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) 
         return process.environ().get(MARK) in marks
     except psutil.AccessDenied:
         return abs(process.create_time() - times.get(process.pid, 0.0)) < SAME_START_SECONDS
+
+
+def started_at(pid: int) -> float | None:
+    """When the process was started, in seconds since 1970; None if it does not exist."""
+    try:
+        return psutil.Process(pid).create_time()
+    except (psutil.Error, ValueError, OverflowError):
+        return None
+
+
+def is_same_process(pid: int, began: float | None) -> bool:
+    """Whether the process ``pid`` is the one that was started at ``began``; None: that is not known."""
+    started = started_at(pid)
+    return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
 
 
 def available() -> float:

@@ -21,6 +21,9 @@ from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
+from drawbridge.server.checkpoints import private
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
@@ -28,7 +31,8 @@ from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metadata import now
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
-from drawbridge.server.store.log import FsyncPolicy, History
+from drawbridge.server.store.log import History
+from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.text.counts import counted
 
 logger = logging.getLogger("drawbridge.server")
@@ -82,9 +86,9 @@ class Projects:
         """Restores all projects, idle; those that can't be read are moved to quarantine and logged."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
-        self.empty_trash()
+        due = self._due()
         for deleted in self._trash():
-            if found := metadata.deleted(deleted):
+            if deleted not in due and (found := metadata.deleted(deleted)):
                 # What it has cost stays spent.
                 self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         loaded: list[ManagedSession] = []
@@ -97,6 +101,10 @@ class Projects:
             self._add(project)
             if problem := self._context.places.problem(project.path):
                 logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
+
+    def deleted(self) -> list[metadata.Metadata]:
+        """The projects in the trash. Blocking."""
+        return [found for directory in self._trash() if (found := metadata.deleted(directory)) is not None]
 
     def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
         """Projects that can't be read now are retried later; damaged ones are moved to quarantine, and one with the path
@@ -193,6 +201,7 @@ class Projects:
         self._context.metrics.remove(project.id)
         await project.close("the project was deleted")
         try:
+            await asyncio.to_thread(project.index.remove)
             await asyncio.to_thread(self._to_trash, project.id)
         except OSError as error:
             logger.error("%s could not be moved to the trash: %s", project.id, error)
@@ -206,6 +215,12 @@ class Projects:
         target = self._data / "trash" / f"{id}-{time.time_ns()}"
         os.replace(self._data / "projects" / id, target)
         os.utime(target)
+
+    def trash_file(self, project: ManagedSession) -> Path:
+        """A new directory in the trash for the records of one session; the returned file in it does not exist yet. Blocking."""
+        directory = self._data / "trash" / f"{project.id}-session-{time.time_ns()}" / "logs"
+        make_private_directory(str(directory))
+        return directory / "messages.jsonl"
 
     async def close(self, reason: str) -> None:
         """The server shuts down; all at once, since each may have a process to wait for."""
@@ -221,18 +236,40 @@ class Projects:
             logger.error("%s could not be moved: %s", directory.name, (error.strerror or "unknown reason").lower())
         self.quarantined.append(directory.name)
 
-    def empty_trash(self) -> None:
-        """Removes what was deleted more than 7 days ago."""
-        for deleted in self._trash():
-            if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS:
-                shutil.rmtree(deleted, ignore_errors=True)
+    async def empty_trash(self) -> None:
+        """Removes what was deleted more than 7 days ago, with the projects' checkpoints."""
+        for deleted in await asyncio.to_thread(self._due):
+            found = await asyncio.to_thread(metadata.deleted, deleted)
+            if found is not None and self._sessions.find(found.id) is None:
+                await self._remove_checkpoints(found)
+            await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
+
+    async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
+        """A failure is logged: the repository may be gone, or not be allowed any more."""
+        path = Path(project.path)
+        if await asyncio.to_thread(self._context.places.problem, path) is not None:
+            return
+        checkpoints = Checkpoints(path, project.id, self._context.limits.confinement, self._context.memory)
+        try:
+            await checkpoints.remove()
+        except (GitFailed, NoCheckpoint, OSError) as error:
+            logger.warning("the checkpoints of the deleted %s are still in its repository: %s", project.id, error)
+        finally:
+            await checkpoints.close()
+
+    def _due(self) -> list[Path]:
+        """What has been in the trash for more than 7 days. Blocking."""
+        return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
-        """Removes the histories of deleted projects now; their costs stay known."""
+        """Removes the histories, images, files and private repositories of deleted projects now; their costs stay known."""
         for deleted in self._trash():
-            if (deleted / "logs").exists():
-                logger.warning("the disk is full: the history of the deleted %s is dropped early", deleted.name)
-                shutil.rmtree(deleted / "logs", ignore_errors=True)
+            for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
+                if folder.exists():
+                    logger.warning(
+                        "the disk is full: %s of the deleted %s are dropped early", folder.name, deleted.name
+                    )
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _trash(self) -> list[Path]:
         return list((self._data / "trash").iterdir())
@@ -278,7 +315,7 @@ class Maintenance:
             project.store.announce(ProjectCreated(project.info()))
 
     async def clean(self) -> None:
-        await asyncio.to_thread(self._projects.empty_trash)
+        await self._projects.empty_trash()
         for session in self._sessions:
             await self._drop(session)
 
@@ -291,6 +328,10 @@ class Maintenance:
             logger.error("%s: old history could not be dropped: %s", session.id, error)
             return
         if dropped:
+            first_time = session.history.first_time
+            if isinstance(session, ManagedSession) and first_time is not None:
+                await asyncio.to_thread(session.images.remove_before, first_time.timestamp())
+                await asyncio.to_thread(session.files.remove_before, first_time.timestamp())
             first = session.history.first_seq
             logger.info(
                 "%s: dropped %s of old history; it now begins with record %d",

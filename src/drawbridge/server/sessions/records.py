@@ -17,23 +17,64 @@ from drawbridge.server.events import (
     ApprovalResolved,
     PermissionWithdrawn,
     PromptAccepted,
+    PromptEdited,
     Recorded,
+    ReviewCommented,
     RunFinished,
     RunStarted,
     SessionChanged,
+    SessionDeleted,
+    SessionRenamed,
     SessionReset,
 )
-from drawbridge.server.protocol import messages
+from drawbridge.server.reviews import remembered
+from drawbridge.server.reviews.remembered import Remembered
 from drawbridge.server.sessions.ceilings import day_of, forget_old
+from drawbridge.server.store.texts import clean
+from drawbridge.text.review_words import subject_of
 
 REMEMBERED_REQUESTS: Final = 500
 
 REMEMBERED_VERDICTS: Final = 50
 
+REMEMBERED_NAMES: Final = 1_000
+
+LONGEST_TITLE: Final = 120
+
+DAYS_KEPT: Final = 90
+"""Days for which the usage is kept."""
+
 
 def request_key(request_id: str, text: str) -> str:
     """A client that numbers its requests reuses numbers after it reconnects: only the same prompt makes it a repetition."""
     return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def titled(prompt: str) -> str:
+    """The title of a session with this first prompt."""
+    return " ".join(clean(prompt[: LONGEST_TITLE * 10]).split())[:LONGEST_TITLE]
+
+
+class Day(Struct, frozen=True):
+    """The runs that ended on one day, and what the agents have reported about them."""
+
+    runs: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+def count_run(days: dict[str, Day], day: str, run: RunFinished) -> None:
+    """Adds a run to its ``day``: the local date, such as "2026-11-21". Only the latest days are kept."""
+    before = days.get(day, Day())
+    days[day] = Day(
+        runs=before.runs + 1,
+        cost_usd=before.cost_usd + (run.cost_usd or 0.0),
+        input_tokens=before.input_tokens + (run.input_tokens or 0),
+        output_tokens=before.output_tokens + (run.output_tokens or 0),
+    )
+    for old in sorted(days)[:-DAYS_KEPT]:
+        del days[old]
 
 
 class Memory(Struct):
@@ -42,7 +83,7 @@ class Memory(Struct):
     seq: int = 0
     session_id: str = ""
     unfinished: dict[str, str] = {}
-    """run → the client that requested it, in the order of the requests."""
+    """The runs that have not ended → the client that requested each, in the order of the requests."""
     requests: dict[str, str] = {}
     """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}
@@ -55,59 +96,142 @@ class Memory(Struct):
     """The agent of the conversation ``session_id``; empty if not known."""
     last_outcome: str | None = None
     cost_usd: float = 0.0
+    title: str = ""
+    """The first prompt of the conversation, or its title if it was begun elsewhere."""
+    titled_by: str = ""
+    """The run of that first prompt. Empty if it was accepted by an older server."""
+    subject: str = ""
+    """The first line of the last prompt that a person has written, as one of a commit's message."""
+    begun: int = 0
+    """The number of the first record of the conversation."""
+    names: dict[str, str] = {}
+    """The names that people gave to sessions, the newest last."""
     days: dict[str, float] = {}
     """The part of the cost on each of the latest days, in local time."""
+    usage: dict[str, Day] = {}
+    """What the runs have used on each day, in local time."""
+    comments: dict[str, Remembered] = {}
+    """The comments of the review, by their ids, in the order in which they were written."""
+    shares_comments: bool = False
+    """Whether the review has comments of several sessions, so that they do not follow from the records of this one."""
+    usage_complete: bool = False
+    """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
-        """The run that this request has begun already. An older server kept the id alone."""
+        """The run that this request has begun already. Older servers stored only the request's id."""
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:
-        """One more event, recorded at ``moment`` as number ``seq`` (None: it could not be written). Agents' lines change
-        nothing but ``seq``.
+        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None: it could not be written).
+        Agents' lines change nothing but ``seq``.
         """
+        if self.seq == 0:
+            self.usage_complete = True
         if seq is not None:
             self.seq = seq
+            self.begun = self.begun or seq
         match event:
             case PromptAccepted(run_id, text, by, request_id):
                 self.unfinished[run_id] = by
+                self._prompted(run_id, text)
+                if event.review is None:
+                    self.subject = subject_of(text)
                 if request_id is not None:
-                    self.requests[request_key(request_id, text)] = run_id
+                    self.requests[request_key(request_id, event.review.key if event.review else text)] = run_id
                     while len(self.requests) > REMEMBERED_REQUESTS:
                         del self.requests[next(iter(self.requests))]
-            case RunStarted(run_id, _, agent, unprompted):
+                if event.review is not None:
+                    remembered.send(self.comments, event.review.comments, run_id)
+            case PromptEdited(run_id, text):
+                self._untitle(run_id)
+                self._prompted(run_id, text)
+            case RunStarted(run_id, _, agent):
                 self.agent = agent
-                if unprompted:  # the others are known by their prompt
-                    self.unfinished[run_id] = agent
-            case RunFinished(run_id=run_id, outcome=outcome, cost_usd=cost):
-                self._finished(run_id, outcome, cost, moment)
+                for id in self._sent_with(run_id):
+                    self.comments[id] = self.comments[id].now(begun=True)
+                # Most are known by their prompt; at a terminal that is recorded later.
+                self.unfinished.setdefault(run_id, agent)
+            case RunFinished(run_id=run_id, removed_by=str()):  # it never began
+                self.unfinished.pop(run_id, None)
+                self._untitle(run_id)
+                self._not_sent(run_id)
+            case RunFinished():
+                self._finished(event, moment)
             case ApprovalRequested(approval_id, run_id):
                 self.approvals[approval_id] = run_id
             case ApprovalResolved():
                 self._closed(event.approval_id, Verdict(event.by, event.decision, client_id=event.client_id))
             case PermissionWithdrawn(approval_id, reason):
                 self._closed(approval_id, Verdict(reason=reason))
-            case SessionChanged(session_id, agent=agent):
+            case ReviewCommented(comment_id=comment_id, comment=comment):
+                if not self.shares_comments:
+                    remembered.change(self.comments, comment_id, comment, self.seq)
+            case SessionChanged(session_id, agent=agent, title=title):
+                if agent is not None or not session_id or self.session_id not in ("", session_id):
+                    self._begins(title or "")
+                elif (name := self.names.pop(self.session_key, "")) and not self.session_id:
+                    self.names[session_id] = name
                 self._in_session(session_id, agent)
+            case SessionRenamed(session_id, name):
+                self._named(session_id, name)
+            case SessionDeleted(session_id):
+                self.names.pop(session_id, None)
+                self.subject = ""
             case SessionReset():
+                self._begins("")
                 self._in_session("", None)
                 self.last_outcome = None
 
-    def _finished(self, run_id: str, outcome: messages.Outcome, cost: float | None, moment: datetime) -> None:
-        self.unfinished.pop(run_id, None)
-        self.last_outcome = outcome
-        self.unproven = self.unproven and outcome != "completed"
+    @property
+    def session_key(self) -> str:
+        """The id of the current session for clients: an agent may not have reported one."""
+        return self.session_id or f"log_{self.begun}"
+
+    def _begins(self, title: str) -> None:
+        self.title, self.titled_by, self.begun = title, "", self.seq
+
+    def _prompted(self, run_id: str, prompt: str) -> None:
+        if not self.title:
+            self.title, self.titled_by = titled(prompt), run_id
+
+    def _untitle(self, run_id: str) -> None:
+        """The prompt of this run was not given to the agent as it was."""
+        if run_id == self.titled_by:
+            self.title = self.titled_by = ""
+
+    def _finished(self, event: RunFinished, moment: datetime) -> None:
+        self.unfinished.pop(event.run_id, None)
+        self._not_sent(event.run_id)
+        self.last_outcome = event.outcome
+        self.unproven = self.unproven and event.outcome != "completed"
+        day, cost = day_of(moment), event.cost_usd
+        count_run(self.usage, day, event)
         if cost:
-            day = day_of(moment)
             self.cost_usd += cost
             self.days[day] = self.days.get(day, 0.0) + cost
             forget_old(self.days)
+
+    def _not_sent(self, run_id: str) -> None:
+        """The run has ended. If it never began, the agent has not received the comments, which are drafts again."""
+        for id in self._sent_with(run_id):
+            if not self.comments[id].begun:
+                self.comments[id] = self.comments[id].now(state="draft", run_id=None)
+
+    def _sent_with(self, run_id: str) -> list[str]:
+        return [id for id, one in self.comments.items() if one.comment.run_id == run_id]
 
     def _closed(self, approval_id: str, verdict: Verdict) -> None:
         self.approvals.pop(approval_id, None)
         self.verdicts.setdefault(approval_id, verdict)
         while len(self.verdicts) > REMEMBERED_VERDICTS:
             del self.verdicts[next(iter(self.verdicts))]
+
+    def _named(self, session_id: str, name: str) -> None:
+        self.names.pop(session_id, None)
+        if name:
+            self.names[session_id] = name
+        while len(self.names) > REMEMBERED_NAMES:
+            del self.names[next(iter(self.names))]
 
     def _in_session(self, session_id: str, agent: str | None) -> None:
         self.session_id = session_id

@@ -1,4 +1,4 @@
-"""A run: one turn of an agent, from the accepted prompt to its only end. Pure.
+"""A run: one turn of an agent, from the accepted prompt to its only end; and the queue of those that wait. Pure.
 
 ::
 
@@ -10,12 +10,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Attachment, Options
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import PromptFile, PromptImage, Submission
 
 Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
 
@@ -53,10 +57,18 @@ class Order(Struct, frozen=True):
     run_id: str
     prompt: str
     by: str
+    client_id: str = ""
+    """The connection that sent the prompt; empty for one that the server sends again."""
     request_id: str | None = None
     agent: str | None = None
     options: Options | None = None
     attachments: tuple[Attachment, ...] = ()
+    images: tuple[PromptImage, ...] = ()
+    """Those of the attachments that are stored with the history."""
+    files: tuple[PromptFile, ...] = ()
+    """Those of the attachments that are stored for the agent."""
+    review: Submission | None = None
+    """The comments of the review that the prompt consists of."""
     unprompted: bool = False
     """The agent began it by itself; ``prompt`` is empty."""
 
@@ -64,8 +76,10 @@ class Order(Struct, frozen=True):
 class Run:
     """The state of a run. Each step returns whether it took effect."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, seq: int = 0) -> None:
+        """``seq``: the number of the record that has its prompt; 0 without one."""
         self.order = order
+        self.seq = seq
         self.state = State.QUEUED
         self.stopped_as: Outcome | None = None
         """The reason for which it is being stopped; None before."""
@@ -111,3 +125,51 @@ class Run:
             return False
         self.state = following
         return True
+
+
+class RunQueue:
+    """The accepted prompts of a session that wait for their run. Iterates over the runs, the next one first."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(list(self._runs))
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def find(self, run_id: str) -> Run:
+        """Raises ``ClientError`` (PROMPT_NOT_QUEUED)."""
+        for run in self._runs:
+            if run.id == run_id:
+                return run
+        text = "This prompt is not in the queue: its run has begun or ended, or it was removed. Nothing was changed."
+        raise ClientError("PROMPT_NOT_QUEUED", text, field="data.run_id")
+
+    def add(self, run: Run, *, first: bool = False) -> None:
+        self._runs.insert(0 if first else len(self._runs), run)
+
+    def take(self) -> Run:
+        """Removes the next one."""
+        return self._runs.pop(0)
+
+    def remove(self, run: Run) -> None:
+        self._runs.remove(run)
+
+    def move(self, run: Run, before: Run | None) -> None:
+        """``before``: the run that follows it then; None: it is the last one."""
+        if run is before:
+            return
+        self._runs.remove(run)
+        self._runs.insert(len(self._runs) if before is None else self._runs.index(before), run)
+
+    def edit(self, run: Run, prompt: str, seq: int) -> None:
+        """Gives the run another prompt, which is in the record ``seq``. Its options and attachments stay."""
+        edited = Run(msgspec.structs.replace(run.order, prompt=prompt), seq)
+        self._runs[self._runs.index(run)] = edited
+
+    def clear(self) -> list[Run]:
+        """Removes all. Returns them."""
+        runs, self._runs = self._runs, []
+        return runs

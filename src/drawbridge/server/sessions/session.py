@@ -7,35 +7,51 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, final
 
 import msgspec
 
-from drawbridge.agents.base import Decision
+from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import AgentLine, Announced, Event, Recorded, StateChanged, Stored
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import Answer, PermissionWithdrawn, RunFinished, Subscriber
+from drawbridge.server.protocol.replies import Review
+from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata, records
+from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.metadata import instant
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
+from drawbridge.server.store.search import FILE, Index
+from drawbridge.server.store.texts import clean
 
 logger = logging.getLogger("drawbridge.server")
 
+LOOKED_BACK: Final = 300
+LOOKED_BACK_BYTES: Final = 1024 * 1024
+"""Records, and bytes of them, at the end of the history from which the state of an agent is reconstructed."""
+
 SHOWN_PROMPT: Final = 500
 """Characters of a waiting prompt that lists show; the history has all of it."""
+
+COUNTED_AT_ONCE: Final = 1_000
+"""Records of an older history that are read at once to count its runs."""
+
+FINISHED: Final = events.KINDS[RunFinished].encode()
 
 TERMINAL_PREFIX: Final = "desk_"
 """What the id of a terminal session begins with."""
@@ -50,15 +66,29 @@ class Session(ABC):
         self.path = Path(data.path)
         self.data = data
         self.history = history
+        self.index = Index(str(directory / FILE), history)
         self.store = SessionStore(directory, data, history, context)
         self.approvals = Approvals(
-            self.id, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
+            self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
         )
         self._context = context
+        self._agent_state = AgentState()
+        """What the agent has reported about itself, also by a process that has ended since."""
+        self._looked_back = not history.count
+        """Whether nothing can be learned from records of an earlier server."""
 
     @property
     def memory(self) -> records.Memory:
         return self.data.memory
+
+    @property
+    def title(self) -> str:
+        """The name that a person gave to the current conversation, or else its first prompt."""
+        return self.memory.names.get(self.memory.session_key) or self.memory.title
+
+    def learn_title(self, title: str) -> None:
+        """The title of the current conversation, read from records that a former version of the server has written."""
+        self.memory.title = self.memory.title or title
 
     # What differs between the kinds.
 
@@ -71,13 +101,70 @@ class Session(ABC):
     def is_using(self, session_id: str) -> bool:
         """Whether a process of its agent has the agent's conversation ``session_id`` open now."""
 
+    checkpoints: Checkpoints
+    """Of its runs."""
+
+    @abstractmethod
+    async def review(self) -> Answer[Review]:
+        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+
+    @abstractmethod
+    async def review_image(self, blob: str, largest: int) -> bytes:
+        """A version of an image that the review shows. Raises as ``Reviewing.image`` does."""
+
+    @abstractmethod
+    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
+        """Decides a part of the review; recorded, and published like every event. During a run, hunks can only be kept.
+        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+
+    @abstractmethod
+    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+        """Writes, changes, removes, resolves or reopens a comment; recorded, and published like every event. Raises
+        ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError; nothing has changed then."""
+
     @abstractmethod
     def _details(self) -> dict[str, Any]:
         """The fields of ``ProjectInfo`` that only this kind of session has."""
 
     @abstractmethod
     def _current_run(self) -> messages.RunInfo | None:
-        """The active run; None if there is none."""
+        """The active run, if any."""
+
+    def _of_agent(self) -> dict[str, Any]:
+        """The fields of ``ProjectJoined`` with what the agent reports about itself, if it does."""
+        return {"agent_state": self._agent_state if self._agent_state != AgentState() else None}
+
+    @final
+    async def look_back(self) -> None:
+        """At the first call, learns from the end of the history what the agent reported about itself before the server was
+        started. What it has reported since counts more."""
+        if self._looked_back:
+            return
+        self._looked_back = True
+        session_id = self.memory.session_id
+        if not session_id or self._agent_state != AgentState():
+            return
+        try:
+            where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
+            page = await self.store.read(**where)
+        except HistoryUnreadable as error:
+            logger.warning("%s: what its agent reported last is not known: %s", self.id, error)
+            return
+        lines = events.agent_lines(record.line for record in page.records)
+        state = await asyncio.to_thread(self._last_state, lines, session_id)
+        if self._agent_state == AgentState() and self.memory.session_id == session_id:
+            self._report_state(state)
+
+    @abstractmethod
+    def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        """What the agent had reported about itself by the end of ``lines``, which it has written. Called in a thread."""
+
+    @final
+    def _report_state(self, state: AgentState) -> None:
+        """Publishes what the agent reports about itself, if it has changed."""
+        if state != self._agent_state:
+            self._agent_state = state
+            self.store.announce(StateReported(state))
 
     def _waiting_runs(self) -> list[messages.RunInfo]:
         """The runs in the queue, the next one first."""
@@ -107,9 +194,20 @@ class Session(ABC):
         do not fit into one message together are previews.
         """
         run, queue = self._current_run(), self._waiting_runs()
-        without = messages.ProjectJoined(**self._fields(), run=run, queue=queue, open_approvals=[])
+        without = messages.ProjectJoined(**self._fields(), run=run, queue=queue, open_approvals=[], **self._of_agent())
         room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
         return msgspec.structs.replace(without, open_approvals=self.approvals.shown(room))
+
+    @final
+    def unrecorded(self) -> tuple[Event, ...]:
+        """What clients see that is not in the history, as the events that published it last; always the same kinds."""
+        of_agent = self._of_agent()
+        return (
+            StateChanged(self.shown()),
+            messages.QueueChanged(tuple(self._waiting_runs())),
+            StateReported(of_agent.get("agent_state") or AgentState()),
+            OffersReported(of_agent.get("agent_offers") or AgentOffers()),
+        )
 
     @final
     def publish_state(self) -> None:
@@ -130,8 +228,19 @@ class Session(ABC):
             "first_message_time": instant(self.history.first_time),
             "last_message_time": instant(self.history.last_time),
             "state": self.state,
+            "title": self.title,
+            "review": self.data.review,
             **self._details(),
         }
+
+    @final
+    def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
+        """Gives one of its conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
+        renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
+        seq = self.store.write(renamed, asker)
+        self.store.save()
+        answer = messages.updated("session_renamed", renamed, self.id, seq)
+        return msgspec.structs.replace(answer, then=self.publish_state)
 
     # How approvals end.
 
@@ -171,6 +280,16 @@ class SessionStore:
     @property
     def memory(self) -> records.Memory:
         return self.data.memory
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session was deleted, or the server shuts down."""
+        return self.history.closed
+
+    @property
+    def review(self) -> messages.ReviewNumbers | None:
+        """What there is to decide, as lists show it."""
+        return self.data.review
 
     def has_room(self, more: int) -> bool:
         """Whether the owner's limits leave room for this many bytes of an agent."""
@@ -250,6 +369,16 @@ class SessionStore:
         except (DrawbridgeError, OSError) as error:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
+    def review_is(self, numbers: messages.ReviewNumbers) -> None:
+        """What there is to decide, as lists show it; they do so after a restart, too."""
+        self.data.review = numbers
+        if not self.closed:
+            self.save()
+
+    def shares_review(self, other: SessionStore) -> None:
+        """Both are about one directory, which has one review."""
+        self.data.review = other.data.review
+
     def catch_up(self) -> None:
         """After a restart, updates the state with the records that the metadata does not contain yet."""
         for record in self.history.after(self.memory.seq):
@@ -264,12 +393,27 @@ class SessionStore:
             else:
                 self.memory.apply(event, moment, seq)
 
-    def recover(self, still_open: Collection[str] = ()) -> None:
-        """As ``catch_up``, and ends what was active, except for the approvals ``still_open`` and their runs. Nothing is
-        published: no client has joined yet, and it may run in a thread.
+    async def count_usage(self) -> None:
+        """Counts the runs in a history that an earlier version has written."""
+        since = datetime.now(UTC) - timedelta(days=records.DAYS_KEPT)
+        days: dict[str, records.Day] = {}
+        after, more = 0, True
+        while more or after < self.memory.seq:
+            newest = self.memory.seq
+            page = await self.read(after_seq=after, since=since, limit=COUNTED_AT_ONCE)
+            await asyncio.to_thread(_count, page, days)
+            more = page.has_more
+            after = page.records[-1].seq if more else newest
+        # Nothing was added to the history since the last page was read.
+        self.memory.usage, self.memory.usage_complete = days, True
+        self.save()
+
+    def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
+        """As ``catch_up``, and ends what was active, except for the approvals ``still_open`` and their runs, and the run
+        ``continues``. Nothing is published: no client has joined yet, and it may run in a thread.
         """
         self.catch_up()
-        still_active = {self.memory.approvals.get(approval_id) for approval_id in still_open}
+        still_active = {continues, *(self.memory.approvals.get(approval_id) for approval_id in still_open)}
         over: list[Recorded] = [
             PermissionWithdrawn(approval_id, "the server was restarted")
             for approval_id in self.memory.approvals
@@ -289,6 +433,15 @@ class SessionStore:
         self.memory.last_outcome = None
         if over:
             self.save()
+
+
+def _count(page: Page, days: dict[str, records.Day]) -> None:
+    for record in page.records:
+        if FINISHED in record.line:
+            with contextlib.suppress(*events.NOT_OURS):
+                _, moment, event = events.read(record.line)
+                if isinstance(event, RunFinished):
+                    records.count_run(days, day_of(moment), event)
 
 
 def _name(event: Recorded) -> str:

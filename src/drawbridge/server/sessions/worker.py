@@ -20,10 +20,10 @@ from msgspec import Struct
 from drawbridge.agents import base
 from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from drawbridge.server.sessions import conversations as sessions
-from drawbridge.server.sessions.checkpoints import Checkpoints
 from drawbridge.server.sessions.context import Context
-from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
@@ -38,11 +38,11 @@ LONGEST_ERROR = 2_000
 
 DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
 
-NOBODY_ASKED = "Nobody can be asked between two prompts. Do without it, or wait for the next prompt."
+NOBODY_ASKED = "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
 
 
 class ModeSet(Struct, frozen=True):
-    """The mode that the process was given; None: it has ended, so there is none."""
+    """The mode that the process was given; None: the process has ended."""
 
     mode: str | None
 
@@ -54,12 +54,15 @@ class RunEnded(Struct, frozen=True):
     outcome: Outcome
     cost_usd: float | None = None
     error: dict[str, Any] | None = None
+    tokens: base.Tokens | None = None
 
 
 Report: TypeAlias = (
     base.AgentLine
     | base.SessionIdentified
     | base.ModeChanged
+    | base.StateReported
+    | base.OffersReported
     | base.Question
     | base.QuestionCancelled
     | base.TurnBegun
@@ -90,6 +93,15 @@ def _last_words(code: int, stderr: str) -> str:
     return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and without output."
 
 
+class _Continued(Struct, frozen=True):
+    """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has reported
+    about it."""
+
+    memory: Memory
+    fork_from: str | None
+    state: base.AgentState
+
+
 class Worker:
     """At most one process at a time."""
 
@@ -99,12 +111,15 @@ class Worker:
         directory: str,
         context: Context,
         checkpoints: Checkpoints,
+        files: Path,
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal. ``report`` receives the events, in order."""
+        """``files``: the directory of files that prompts name. ``open_in_terminal``: whether a conversation is open in a
+        terminal. ``report`` receives the events, in order."""
         self.id = project_id
         self._directory = directory
+        self._files = files
         self._context = context
         self._open_in_terminal = open_in_terminal
         self._report = report
@@ -112,6 +127,8 @@ class Worker:
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
         """The directory that the process was started in, by its identity: its name may lead to another one since."""
+        self._had_files = False
+        """Whether the directory of files existed when the process was started: some agents need that to read there."""
         self._listener: _Listener | None = None
         self._leaving: list[base.AgentProcess] = []
         self._run: Run | None = None
@@ -127,20 +144,27 @@ class Worker:
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process ended: one after the other, however long each takes."""
 
-    def begin(self, run: Run, agent: str, options: base.Options, memory: Memory, fork_from: str | None) -> None:
+    def begin(
+        self,
+        run: Run,
+        agent: str,
+        options: base.Options,
+        memory: Memory,
+        fork_from: str | None,
+        state: base.AgentState,
+    ) -> None:
         """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
-        reported by ``ended``, whatever happens."""
+        reported by ``ended``, whatever happens. ``state``: what the agent has reported about the conversation."""
         self._take(run)
-        self.spawn(
-            self._begin(run, agent, options, memory, fork_from), "beginning a run", lambda _: self._begin_failed(run)
-        )
+        beginning = self._begin(run, agent, options, _Continued(memory, fork_from, state))
+        self.spawn(beginning, "beginning a run", lambda _: self._begin_failed(run))
 
     def _take(self, run: Run) -> None:
         self._context.idle.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
 
-    async def _begin(self, run: Run, agent: str, options: base.Options, memory: Memory, fork_from: str | None) -> None:
+    async def _begin(self, run: Run, agent: str, options: base.Options, continued: _Continued) -> None:
         try:
             async with self._changing:
                 await self._checkpoint(run.id, "before")
@@ -150,12 +174,14 @@ class Worker:
                 budgeted = options.max_budget_usd is not None
                 place = identity(self._directory)
                 same = self._kind == (agent, options) and self._place == place
-                if self._process is None or not same or fork_from or budgeted:
+                if self._process is not None and not self._had_files and not self._process.busy:
+                    same = same and not self._files.is_dir()
+                if self._process is None or not same or continued.fork_from or budgeted:
                     await self._leave(self._let_go())
                     self._place = place
-                    await self._start(agent, options, await self._conversation(agent, memory), fork_from)
+                    await self._start(agent, options, continued)
                 else:
-                    await self._check_unused(agent, memory.session_id)
+                    await self._check_unused(agent, continued.memory.session_id)
                 if self._run is not run:  # it was killed meanwhile
                     return await self._leave(self._let_go())
         except base.AgentUnusable as error:
@@ -200,15 +226,26 @@ class Worker:
             "message": "The agent could not be started: an internal error. The server's log has the details.",
         }
 
-    async def _start(self, agent: str, options: base.Options, session_id: str, fork_from: str | None) -> None:
+    async def is_lost(self, agent: str, memory: Memory) -> bool:
+        """Whether the agent has ended before it wrote the conversation of ``memory``, so that no process can continue it."""
+        return self._process is None and bool(memory.session_id) and not await self._conversation(agent, memory)
+
+    async def _start(self, agent: str, options: base.Options, continued: _Continued) -> None:
+        session_id = await self._conversation(agent, continued.memory)
+        resume = bool(session_id) and continued.fork_from is None
+        # What runs ends with its process.
+        kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
         launch = base.Launch(
             directory=self._directory,
             session_id=session_id or str(uuid.uuid4()),
-            resume=bool(session_id) and fork_from is None,
-            fork_from=fork_from,
+            resume=resume,
+            fork_from=continued.fork_from,
             options=options,
             confinement=self._context.limits.confinement,
+            state=kept if resume else None,
+            files=str(self._files.resolve()),
         )
+        self._had_files = self._files.is_dir()
         if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
         self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
@@ -225,6 +262,8 @@ class Worker:
         run = self._run
         match event:
             case base.AgentLine() | base.SessionIdentified() | base.ModeChanged() | base.QuestionCancelled():
+                self._report(event)
+            case base.StateReported() | base.OffersReported():
                 self._report(event)
             case base.Question() if run is not None:
                 self._report(event)
@@ -243,7 +282,7 @@ class Worker:
                         "retry_at": event.retry_at,
                     }
                 )
-                self._ended(run, outcome, event.cost_usd, error)
+                self._ended(run, outcome, event.cost_usd, error, event.tokens)
             case base.Exited(code, stderr):
                 self._gone(code, stderr)
             case _:
@@ -264,7 +303,12 @@ class Worker:
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(
-        self, run: Run, outcome: Outcome, cost_usd: float | None = None, error: dict[str, Any] | None = None
+        self,
+        run: Run,
+        outcome: Outcome,
+        cost_usd: float | None = None,
+        error: dict[str, Any] | None = None,
+        tokens: base.Tokens | None = None,
     ) -> None:
         if self._run is not run:
             return
@@ -274,7 +318,7 @@ class Worker:
         if self._process is not None:
             self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
-        self._report(RunEnded(run, outcome, cost_usd, error))
+        self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
     async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
         """Takes a checkpoint. One after the other: what follows a run is not part of it."""
@@ -316,9 +360,19 @@ class Worker:
         if self._process is not None:
             self._process.interrupt()
 
-    async def change(self, *, permission_mode: str | None = None, model: str | None = None) -> None:
-        """Sets the mode and the model of the current process. The mode is sent even if it has not changed: an agent may
-        have left it by itself or by a decision. Raises ``AgentRefused``.
+    def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
+        """Sends a message into the turn of the active run: ``AgentProcess.steer``. Raises ``AgentRefused``; ``NotAtWork`` if
+        the agent does not have the run's prompt yet.
+        """
+        if self._process is None or self._run is None or self._run is not self._given:
+            raise base.NotAtWork("its process is being started, or has ended")
+        self._process.steer(text, attachments, record)
+
+    async def change(
+        self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
+    ) -> None:
+        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed: an
+        agent may have left it by itself or by a decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -331,9 +385,12 @@ class Worker:
                 self._report(ModeSet(permission_mode))
         if model and model != before.model:
             await process.set_model(model)
+        if effort and effort != before.effort and not await process.set_effort(effort):
+            effort = None  # the next run has another process
         if self._process is process and self._kind is not None:
             mode, model = permission_mode or before.permission_mode, model or before.model
-            self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
+            after = msgspec.structs.replace(before, permission_mode=mode, model=model, effort=effort or before.effort)
+            self._kind = (agent, after)
 
     async def set_mode(self, mode: str) -> None:
         """For the current process only. Raises ``AgentRefused``."""

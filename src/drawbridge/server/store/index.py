@@ -1,11 +1,11 @@
-"""What is known of a history's files: where in each which records are, learned by reading and mending them; and kept beside
-them too, so that opening a history need not read it.
+"""The index of a history's files: which records each file contains, and where. It is built by reading the files, whose damaged
+ends are repaired, and it is saved beside them, so that a history can be opened without reading it.
 
-The names are ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on where one second had several. They
-are the time, not the order: that is in the records' numbers.
+The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for several in one second. The
+names do not give the order of the files; the numbers of their records do.
 
-The saved index saves time and nothing else: it has a checksum, it is compared with the files, and it is rebuilt from
-them if it does not match. Only the last number given out is in it alone, should the record itself be gone.
+The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match them.
+The one thing that the files may not contain is the last number that was assigned, if its record is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -32,8 +32,8 @@ from drawbridge.text.counts import counted
 FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
-"""Bytes up to which a file that is not in the index is read when its history is opened: a few milliseconds. Of a larger one
-only the ends are read then."""
+"""Bytes. A file of up to this size that is not in the index is read when its history is opened, which takes a few
+milliseconds; of a larger one only the ends are read."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -47,7 +47,7 @@ BLOCK_BYTES: Final = 256 * 1024
 
 _SCANNED_AT_ONCE: Final = 1024 * 1024
 _END_BYTES: Final = (16 * 1024, 1024 * 1024)
-"""That are read at each end of a file: the larger number where lines are long."""
+"""Bytes that are read at each end of a file; the larger number if its lines are long."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -56,7 +56,7 @@ Report: TypeAlias = Callable[[int, int], None]
 
 
 class Stale(Exception):
-    """The file is not what its ``Segment`` says."""
+    """The file does not match its ``Segment``."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -100,19 +100,19 @@ class Segment(Struct):
         self.size = offset + length
 
     def copy(self) -> Segment:
-        """One that stays as it is while this one grows."""
+        """A copy that does not change when this segment grows."""
         lists = [list(values) for values in (self.block_seqs, self.block_offsets, self.block_times)]
         ends = (self.first_seq, self.last_seq, self.first_time, self.last_time)
         return Segment(self.name, self.size, self.count, *ends, *lists)
 
     @property
     def scanned(self) -> bool:
-        """Whether it is known where in the file each record is."""
+        """Whether the position of every record in the file is known."""
         return bool(self.block_seqs) or not self.count
 
     @property
     def day(self) -> str:
-        """YYYY-MM-DD by UTC, when the file was begun."""
+        """The day on which the file was begun, in UTC, as YYYY-MM-DD."""
         return self.name[9:19]
 
 
@@ -219,7 +219,8 @@ def scan(path: str, segment: Segment, report: Report) -> int:
 
 
 def _mend(path: str, offset: int, torn: bytes) -> bool:
-    """The last line has no end. Where only the line break is missing it is put there (then True), else the line is cut."""
+    """Repairs a file whose last line is torn. Adds the line break if only that is missing, and returns True; otherwise cuts
+    the line off."""
     try:
         file = os.open(path, APPEND)
     except OSError:
@@ -240,7 +241,7 @@ def _mend(path: str, offset: int, torn: bytes) -> bool:
 
 
 def lock(file: int) -> None:
-    """Locks the file for this process until it is closed. Raises ``BlockingIOError``; file systems without locks give none."""
+    """Locks the file for this process until it is closed, if the file system has locks. Raises ``BlockingIOError``."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -250,7 +251,7 @@ def lock(file: int) -> None:
 
 
 class Index(Struct):
-    """``last_seq``: the last number given out, even if its record is now damaged or missing."""
+    """``last_seq``: the last number that was assigned, even if its record is damaged or missing now."""
 
     last_seq: int = 0
     segments: list[Segment] = []
@@ -267,7 +268,7 @@ _content: Final = msgspec.json.Decoder(Index)
 
 
 def load(directory: str) -> Index:
-    """An empty one if there is none, or none that can be trusted."""
+    """The saved index; an empty one if it is missing or can't be trusted."""
     with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
         with open(open_to_read(os.path.join(directory, FILE)), "rb") as file:
             found = _file.decode(file.read())
@@ -284,7 +285,7 @@ def _makes_sense(segment: Segment) -> bool:
 
 
 def save(directory: str, index: Index) -> None:
-    """If it can't be written, the next save does it."""
+    """Saves the index. A failure is ignored: the next save repeats it."""
     content = msgspec.json.encode(index)
     data = msgspec.json.encode(_File(_VERSION, zlib.crc32(content), Raw(content)))
     with contextlib.suppress(NotPrivate):
@@ -292,7 +293,7 @@ def save(directory: str, index: Index) -> None:
 
 
 class Damage(Struct, frozen=True):
-    """A stretch of a file that holds no record. It is left as it is and skipped."""
+    """A damaged part of a file. It is left as it is, and skipped."""
 
     file: str
     offset: int
@@ -316,7 +317,7 @@ class Catalogue:
         return f"{self.directory}/{name}"
 
     def add(self, segment: Segment, seq: int, time: int, length: int) -> None:
-        """A record was written at the end of ``segment``: of the newest, or of a new one."""
+        """Adds a record that was written at the end of ``segment``, which is the newest one or a new one."""
         if not segment.count:
             self.segments.append(segment)
         segment.add(seq, time, segment.size, length)
@@ -325,7 +326,7 @@ class Catalogue:
         self.size += length
 
     def drop_first(self) -> None:
-        """The file with the lowest numbers. Raises OSError; nothing has changed then."""
+        """Deletes the file with the lowest numbers. Raises OSError; nothing has changed then."""
         first = self.segments[0]
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(first.name))
@@ -337,7 +338,7 @@ class Catalogue:
         save(self.directory, Index(self.last_seq, [segment for segment in self.segments if segment.scanned]))
 
     def scan(self, segment: Segment) -> Segment:
-        """A file that was only known by its ends. Raises OSError, and ``Stale`` if it has changed since."""
+        """Reads a file of which only the ends were known. Raises OSError, and ``Stale`` if it has changed since."""
         found = Segment(segment.name)
         scan(self.path(segment.name), found, partial(self.report, segment.name))
         if found.size != segment.size:
@@ -348,6 +349,15 @@ class Catalogue:
         """``scanned`` is known by now; the other threads' ``sketched`` is not changed."""
         self.segments = [scanned if segment is sketched else segment for segment in self.segments]
         self.count = sum(segment.count for segment in self.segments)
+
+    def rewritten(self, segment: Segment, damage: Iterable[tuple[int, int]]) -> None:
+        """A file was replaced by one with the same numbers. ``damage``: offsets and lengths in the new one."""
+        self.damage = {place: one for place, one in self.damage.items() if one.file != segment.name}
+        for offset, length in damage:
+            self.report(segment.name, offset, length)
+        self.segments = [segment if known.name == segment.name else known for known in self.segments]
+        self.count = sum(known.count for known in self.segments)
+        self.size = sum(known.size for known in self.segments)
 
     def refresh(self, distrusted: str | None = None) -> None:
         """Looks again at what files there are; ``distrusted`` is read from its start. None of them may be written meanwhile.
@@ -382,7 +392,7 @@ class Catalogue:
             self.save()
 
     def _at_opening(self, name: str, size: int, opening: bool) -> Segment | None:
-        """A large file that is not in the index, by its ends."""
+        """The segment of a large file that is not in the index, from its ends."""
         if not opening or size <= SCANNED_AT_OPENING:
             return None
         return sketch(self.path(name), name, size)
@@ -398,7 +408,7 @@ class Catalogue:
         return segment, scan(path, segment, report)
 
     def _files(self) -> dict[str, int]:
-        """Names and sizes of the files that hold records."""
+        """Names and sizes of the files that contain records."""
         found = {}
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -415,7 +425,7 @@ class Catalogue:
         return found
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """Without files that repeat what another has, a copy that a person made for example."""
+        """Leaves out files that repeat the records of another, such as a copy that a person has made."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

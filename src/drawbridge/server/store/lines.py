@@ -1,4 +1,4 @@
-"""The lines of a history: made once, read back, and which of a damaged file's lines can be believed. No I/O.
+"""The lines of a history: how they are made and parsed, and which lines of a damaged file can be trusted. No I/O.
 
 ::
 
@@ -20,19 +20,19 @@ from drawbridge.core.errors import BadMessage
 Direction: TypeAlias = Literal["client", "claude", "server"]
 
 LONGEST_LINE: Final = 100 * 1024 * 1024
-"""Bytes: what a whole file may have."""
+"""Bytes; also the maximum of a whole file."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""More than what a line has around its message."""
+"""Bytes; more than a line has beside its message."""
 _DEEPEST: Final = 500
-"""Levels of nesting. Readers that are called from deeper down than ``compose`` must be able to take them in too."""
+"""Levels of nesting: few enough for readers that are called from deeper in the stack than ``compose``."""
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
-"""Everything in a JSON value but its brackets: strings, and what is between the brackets."""
+"""Everything in a JSON value except its brackets: the strings, and the text between the brackets."""
 _FOLLOWERS: Final = 3
 SHORTEST_LINE: Final = 80
-"""Bytes that each record has at least."""
+"""The minimum size of a record, in bytes."""
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -56,7 +56,7 @@ _value: Final = msgspec.json.Decoder(Raw)
 
 
 def microseconds(moment: datetime) -> int:
-    """Since 1970, exact."""
+    """Exact microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -112,7 +112,7 @@ def _depth(value: bytes) -> int:
 
 
 def parse(line: bytes) -> Record | None:
-    """What a line of a file says; None if it is not a whole and valid record."""
+    """The record in a line of a file; None if the line is not a whole and valid record."""
     try:
         if not line.isascii():
             line.decode()
@@ -162,5 +162,5 @@ def _goes_on(head: Head, following: Sequence[Head]) -> bool:
 
 
 def _room(end: int, head: Head) -> int:
-    """How many records may have been in what is damaged between ``end`` and a line."""
+    """How many records the damaged part between ``end`` and a line may have contained."""
     return (head.offset - end) // SHORTEST_LINE

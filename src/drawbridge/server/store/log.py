@@ -1,20 +1,13 @@
 """The history of one session: every message once, numbered, and on disk before it is published; and reading it by pages.
 
-A directory of files of one JSON line a record (``lines``), with an index beside them (``index``). A file ends at midnight UTC,
-at 100 MB or at 10,000 messages; none is made before there is something to write. ``latest.jsonl`` is a link to the newest;
-where links can't be made, ``latest.txt`` contains its name.
+A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A new file
+is begun at midnight UTC, after 100 MB or after 10,000 messages, but not before there is something to write. ``latest.jsonl``
+is a link to the newest one; on file systems without links, ``latest.txt`` contains its name.
 
-A record's number (``seq``) is one more than that of the record before, for as long as the directory exists, and
-never used again. One process at a time writes: the server locks its data directory.
+A record's number (``seq``) is one more than that of the record before it, and is never used again while the directory exists.
+Only one process writes: the server locks its data directory.
 
-What is with the kernel survives any death of the server, ``kill -9`` included. The policies are about a power cut or a crash of
-the kernel:
-
-- ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
-- ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
-- ``off``: when the kernel writes it, usually within half a minute.
-
-docs/internals/benchmarks.md has the cost of each.
+``syncing`` is about when records reach the disk.
 """
 
 from __future__ import annotations
@@ -23,6 +16,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import itertools
 import logging
 import os
 import threading
@@ -30,39 +24,51 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, remove_quietly, write_private
-from drawbridge.server.store.index import APPEND, Catalogue, Damage, Segment, Stale, lock, open_to_read, read_block
-from drawbridge.server.store.lines import Direction, Record, compose, from_microseconds, microseconds
+from drawbridge.server.store import syncing
+from drawbridge.server.store.index import (
+    APPEND,
+    Catalogue,
+    Damage,
+    Segment,
+    Stale,
+    lock,
+    open_to_read,
+    read_block,
+    scan,
+)
+from drawbridge.server.store.lines import Direction, Record, compose, from_microseconds, microseconds, parse
+from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.text.counts import counted
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Damage", "Direction", "FsyncPolicy", "History", "Page", "Record"]
+__all__ = ["Damage", "Direction", "History", "Page", "Record"]
 
 LARGEST_FILE: Final = 100 * 1024 * 1024
 MOST_RECORDS: Final = 10_000
 CHECKPOINT_RECORDS: Final = 1_000
 CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
-"""After so many the index is saved: it is what a start after a crash has to read again."""
+"""Records, and bytes of them, after which the index is saved. After a crash at most so many are read again."""
 
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
-sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
-"""Returns when what was written to a file descriptor is on the disk itself."""
+BLANK: Final = b'{"type":"system","subtype":"record_removed","message":{}}'
+"""The message of a record that was removed: its number is not used again."""
 
 NEVER: Final = 2**63
-"""A number that no record reaches."""
+"""Greater than the number of any record."""
 
 
 class Page(Struct, frozen=True):
-    """``records`` ascend. ``has_more``: further ones match, after the last, or before the first where one reads back."""
+    """``records`` ascend. ``has_more``: more records match beyond this page, in the direction of reading."""
 
     records: tuple[Record, ...]
     has_more: bool
@@ -77,7 +83,7 @@ class Wanted(Struct, frozen=True):
     backward: bool
 
     def blocks(self, segment: Segment) -> Sequence[int]:
-        """Those of a file that may have a match, in the order of reading."""
+        """The blocks of a file that may contain a match, in the order in which they are read."""
         if not self.touches(segment):
             return ()
         first = max(0, bisect_right(segment.block_seqs, self.after + 1) - 1)
@@ -87,7 +93,7 @@ class Wanted(Struct, frozen=True):
         return found[::-1] if self.backward else found
 
     def touches(self, segment: Segment) -> bool:
-        """Whether the file may have a match by its numbers."""
+        """Whether the file may contain a match, according to its numbers."""
         return bool(segment.count) and segment.last_seq > self.after and segment.first_seq < self.before
 
     def match(self, record: Record) -> bool:
@@ -162,7 +168,7 @@ class Tail:
 
     @classmethod
     def create(cls, directory: str, moment: datetime) -> Tail:
-        """A new, empty file with a name of its own. ``moment`` is in UTC."""
+        """Begins a new, empty file. ``moment``: in UTC, for its name."""
         stem = "messages_" + moment.isoformat()[:19].replace("T", "_").replace(":", "-")
         number = 1
         while True:
@@ -173,7 +179,7 @@ class Tail:
                 number += 1
 
     def undisturbed(self) -> bool:
-        """Whether the file is as long as it was left, by others and by a failed write, and has its one name still.
+        """Whether the file has the length that the last write left, and only one name.
 
         With two (``cp -l``, a backup made of links) what is added would change the other one's content too.
         """
@@ -181,7 +187,7 @@ class Tail:
         return found.st_size == self.segment.size and found.st_nlink == 1
 
     def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
-        """All of it, and ``then`` with the file descriptor, or nothing: what was written of it is cut off again."""
+        """Writes all of it and calls ``then`` with the file descriptor; if either fails, cuts off what was written."""
         try:
             view = memoryview(line)
             while view:
@@ -197,77 +203,10 @@ class Tail:
         os.close(self.file)
 
 
-FsyncPolicy: TypeAlias = Literal["always", "second", "off"]
-DEFAULT_FSYNC: Final[FsyncPolicy] = "second"
-
-
-class Syncer:
-    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
-    needed."""
-
-    def __init__(self, delay: float = 1.0) -> None:
-        """``delay``: seconds."""
-        self._delay = delay
-        self._changing = threading.Lock()
-        self._syncing = threading.Lock()
-        self._waiting: dict[object, int] = {}
-        self._timer: threading.Timer | None = None
-
-    def soon(self, owner: object, file: int) -> None:
-        """``owner`` represents the open file ``file``, which may be closed before it is synced."""
-        if owner in self._waiting:
-            return
-        with self._changing:
-            try:
-                self._waiting[owner] = os.dup(file)
-            except OSError:  # no file descriptor is left
-                _sync(file)
-                return
-            if self._timer is None:
-                self._timer = threading.Timer(self._delay, self._sync_all)
-                self._timer.name = "drawbridge-history-sync"
-                self._timer.start()
-
-    def now(self, owner: object) -> None:
-        """What waits for ``owner`` is on the disk when this returns."""
-        with self._syncing:
-            with self._changing:
-                file = self._waiting.pop(owner, None)
-                if self._timer is not None and not self._waiting:
-                    self._timer.cancel()
-                    self._timer = None
-            if file is not None:
-                _sync(file)
-                os.close(file)
-
-    def _sync_all(self) -> None:
-        with self._syncing:
-            with self._changing:
-                files, self._waiting = self._waiting, {}
-                self._timer = None
-            for file in files.values():
-                _sync(file)
-                os.close(file)
-
-
-def _sync(file: int) -> None:
-    try:
-        sync(file)
-    except OSError as error:
-        logger.error(
-            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
-            error.strerror,
-        )
-
-
-syncer: Final = Syncer()
-"""The only instance of the process."""
-
-
 class History:
     """Open one with ``History.open``. Its methods may be called from any thread: none waits for a page to be read.
 
-    It holds one file open once something was appended, none before that.
+    One file is open after the first ``append``, none before.
     """
 
     def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
@@ -281,13 +220,17 @@ class History:
         """Closes it for writing; reading continues to work."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
+        self._complete = ""
+        """The file to which no record is added any more, although it may be the newest."""
+        self._rewritten = 0
+        """How often a file was replaced. What was read meanwhile has to be read again."""
 
     @classmethod
     def open(
         cls,
         directory: str | os.PathLike[str],
         *,
-        fsync: FsyncPolicy = DEFAULT_FSYNC,
+        fsync: FsyncPolicy = syncing.DEFAULT_FSYNC,
         symlink: Callable[[str, str], None] = os.symlink,
     ) -> History:
         """The history in ``directory``, which is created if it is missing, and kept private.
@@ -316,7 +259,7 @@ class History:
 
     @property
     def first_seq(self) -> int:
-        """The number of the first record that is left; 1 before there is any."""
+        """The number of the first record that is left; 1 for an empty history."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return first.first_seq if first else self.last_seq + 1
 
@@ -327,7 +270,7 @@ class History:
 
     @property
     def first_time(self) -> datetime | None:
-        """When the first record was written, by the clock of then (UTC)."""
+        """When the first record was written (UTC); None for an empty history."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return from_microseconds(first.first_time) if first else None
 
@@ -381,10 +324,10 @@ class History:
             written = (self._tail, self._catalogue.directory)
             self._let_go()
         for each in written:
-            syncer.now(each)
+            syncing.syncer.now(each)
 
     def _settle(self) -> None:
-        """The newest file is open, and as it was left. Where that can't be had none is, and a new one will be made."""
+        """Opens the newest file, if it is as it was left. Otherwise none is open, and the next record begins a new one."""
         if self._tail is not None:
             if self._tail.undisturbed():
                 return
@@ -410,7 +353,7 @@ class History:
             tail = self._begin_file(record.time)
         segment = tail.segment
         try:
-            tail.write(record.line + b"\n", sync if self._fsync == "always" else None)
+            tail.write(record.line + b"\n", syncing.sync if self._fsync == "always" else None)
         except BaseException:
             if not segment.count:
                 self._abandon(tail)
@@ -419,16 +362,18 @@ class History:
         if segment.count == 1:
             self._point_to_latest(segment.name)
         if self._fsync == "second":
-            syncer.soon(tail, tail.file)
+            syncing.syncer.soon(tail, tail.file)
         self._records_unsaved += 1
         self._bytes_unsaved += length
         if self._records_unsaved >= CHECKPOINT_RECORDS or self._bytes_unsaved >= CHECKPOINT_BYTES:
             self._save_index()
 
     def _fits(self, segment: Segment, record: Record, length: int) -> bool:
-        """A file has records of one day, and their numbers have no gap. One that is not scanned yet gets no more."""
+        """Whether the record belongs in this file: a file has the records of one day, without a gap in their numbers. One that
+        was not scanned yet gets no more records."""
         return (
             segment.scanned
+            and segment.name != self._complete
             and segment.count < MOST_RECORDS
             and segment.size + length <= LARGEST_FILE
             and segment.day == record.time.date().isoformat()
@@ -453,14 +398,14 @@ class History:
         file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if self._fsync == "always":
-                sync(file)
+                syncing.sync(file)
             else:
-                syncer.soon(directory, file)
+                syncing.syncer.soon(directory, file)
         finally:
             os.close(file)
 
     def _abandon(self, tail: Tail) -> None:
-        """No record has got into this file."""
+        """Removes the new file: no record was written to it."""
         self._let_go()
         remove_quietly(self._catalogue.path(tail.segment.name))
 
@@ -485,6 +430,70 @@ class History:
             remove_quietly(temporary)
             with contextlib.suppress(NotPrivate):
                 write_private(self._catalogue.path("latest.txt"), name.encode() + b"\n")
+
+    def remove(self, ranges: Sequence[range], copy: str) -> int:
+        """Replaces the records in these ranges by blank ones with their numbers and times. The new file ``copy`` keeps them.
+
+        Returns how many were replaced. The copy is on the disk before anything changes. Files are replaced one after the
+        other: after a crash some may be left, and the next call replaces those. Blocking, for as long as it takes to write
+        the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``.
+        """
+        with self._changing:
+            self._let_go()
+            segments = list(self._catalogue.segments)
+            self._complete = segments[-1].name if segments else ""
+        try:
+            count = self._copy(ranges, copy)
+            for segment in segments:
+                if any(segment.first_seq < one.stop and one.start <= segment.last_seq for one in ranges):
+                    self._blank(segment.name, ranges)
+        except OSError as error:
+            raise HistoryNotWritten(
+                f"Records of the project's history can't be removed: {_why(error)}. Those that are left are unchanged.",
+                disk_full=error.errno in _NO_ROOM,
+            ) from None
+        finally:
+            with self._changing:
+                self._save_index()
+        return count
+
+    def _copy(self, ranges: Sequence[range], copy: str) -> int:
+        count = 0
+        with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "wb") as file:
+            for one in ranges:
+                for record in itertools.takewhile(lambda record: record.seq < one.stop, self.after(one.start - 1)):  # noqa: B023 - used at once
+                    file.write(record.line + b"\n")
+                    count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        return count
+
+    def _blank(self, name: str, ranges: Sequence[range]) -> None:
+        """Replaces a file to which nothing is added any more."""
+        path = self._catalogue.path(name)
+        temporary = f"{path}.{os.getpid()}.tmp"
+        damage: list[tuple[int, int]] = []
+        try:
+            new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+            with open(open_to_read(path), "rb") as old, open(new, "wb") as file:
+                for line in old:
+                    record = parse(line.rstrip(b"\n"))
+                    if record is not None and any(record.seq in one for one in ranges):
+                        moment = record.time.astimezone(UTC)
+                        line = compose(record.seq, moment, "server", BLANK, is_json=True).line + b"\n"
+                    file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            segment = Segment(name)
+            scan(temporary, segment, lambda offset, length: damage.append((offset, length)))
+            with self._changing:
+                if any(known.name == name for known in self._catalogue.segments):  # else it was dropped meanwhile
+                    os.replace(temporary, path)
+                    self._catalogue.rewritten(segment, damage)
+                    self._rewritten += 1
+        finally:
+            remove_quietly(temporary)
+        self._sync_directory()
 
     def drop(self, before: datetime | None, more_than: int | None) -> int:
         """Drops the oldest files: those with no record since ``before``, and while there are more bytes than ``more_than``.
@@ -545,7 +554,7 @@ class History:
             raise _unreadable(error) from None
 
     def after(self, seq: int) -> Iterator[Record]:
-        """All records behind ``seq``, a page in memory at a time."""
+        """All records after ``seq``; one page at a time is in memory."""
         while True:
             page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
             yield from page.records
@@ -555,9 +564,20 @@ class History:
 
     def _page(self, wanted: Wanted, limit: int, max_bytes: int | None) -> Page:
         catalogue = self._catalogue
-        with self._changing:
-            segments = [*catalogue.segments[:-1], *(newest.copy() for newest in catalogue.segments[-1:])]
-        return read_page(catalogue.directory, segments, wanted, limit, max_bytes, catalogue.report, self._scanned)
+        while True:
+            with self._changing:
+                rewritten = self._rewritten
+                segments = [*catalogue.segments[:-1], *(newest.copy() for newest in catalogue.segments[-1:])]
+            try:
+                page = read_page(
+                    catalogue.directory, segments, wanted, limit, max_bytes, catalogue.report, self._scanned
+                )
+            except Stale:
+                if rewritten == self._rewritten:
+                    raise
+            else:
+                if rewritten == self._rewritten:
+                    return page
 
     def _scanned(self, sketched: Segment) -> Segment:
         """A file with the places of its records. Raises OSError or ``Stale``."""
@@ -575,8 +595,8 @@ class History:
                 return found.copy()  # the newest file grows
 
     def scan_next(self) -> bool:
-        """Reads the newest of the files that are only known by their ends; what is in them can be read before, too. False where
-        there is none any more; the index is saved then. Blocking; raises ``HistoryUnreadable``."""
+        """Scans the newest file of which only the ends are known; its records can be read before that, too. If no such file is
+        left, saves the index and returns False. Blocking; raises ``HistoryUnreadable``."""
         with self._changing:
             missing = [segment for segment in self._catalogue.segments if not segment.scanned]
             if not missing and self._scans_unsaved and not self.closed:
@@ -593,7 +613,7 @@ class History:
         return True
 
     def _rescan(self, name: str) -> None:
-        """The index is wrong about a file."""
+        """Reads a file again that the index does not match."""
         with self._changing:
             self._let_go()
             self._catalogue.refresh(distrusted=name)
@@ -616,7 +636,7 @@ def _why(error: OSError) -> str:
 
 
 async def rebuild(histories: Iterable[History]) -> None:
-    """Returns when all of them know where their records are. Requests for a page meanwhile do not wait for this."""
+    """Returns when the indexes of all these histories are complete. Requests for pages do not wait for this."""
     files = 0
     for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
         try:

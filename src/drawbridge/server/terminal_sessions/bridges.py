@@ -25,6 +25,7 @@ from drawbridge.server.approvals.editors import Editor, Editors, Person, decisio
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
 from drawbridge.server.terminal_sessions.session import ELSEWHERE, TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
@@ -78,8 +79,9 @@ class BridgeSurface:
 
 
 class Bridges:
-    def __init__(self, sessions: TerminalSessions, editors: Editors) -> None:
+    def __init__(self, sessions: TerminalSessions, editors: Editors, reviews: EditorReviews) -> None:
         self._terminal_sessions = sessions
+        self._reviews = reviews
         self._editors = editors
         self._terminals = sessions.terminals
         self._shown: dict[tuple[int, str], BridgeSurface] = {}
@@ -133,10 +135,16 @@ class Bridges:
                 editor.send(wire.DecisionAck(id, won))
             case wire.ProposalClosed(id, settled):
                 self._gone(self._shown.pop((_key(editor), id), None), settled=settled)
+            case wire.ReviewRequest() | wire.ReviewDecision() | wire.ReviewComment() | wire.ReviewSubmission():
+                self._reviews.handle(editor, line)
+            case wire.ReviewListRequest():
+                self._reviews.list_reviews(editor, line)
             case wire.Hook():
                 raise ValueError("a hook's line at a bridge's connection")
 
     def _connected(self, editor: Editor, about: wire.Bridge) -> None:
+        if editor.about is None and about.reviews:
+            editor.send(wire.Welcome())
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)

@@ -7,22 +7,27 @@ same question.
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
+from drawbridge.agents.claude import transcript
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
 from drawbridge.server.store.log import History, Record
-from drawbridge.server.terminal_sessions import transcript
 
 PAGE: Final = 200
 """Records that are read at a time. A decision that has not reached the agent is among so many at the end."""
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
+
+
+LOOK_BACK: Final = 2_000
+"""Records at the end of a history among which the start of a run is looked for."""
 
 
 class Carried(Struct):
@@ -63,6 +68,21 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
         except NOT_OURS:
             continue
     return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
+
+
+def age_of_run(history: History, run_id: str) -> float:
+    """Seconds since the run began; 0 if that is too long ago to be found. Raises ``HistoryUnreadable``."""
+    wanted = run_id.encode()
+    before, left = history.last_seq + 1, LOOK_BACK
+    while left > 0:
+        page = history.read(before_seq=before, limit=PAGE, max_bytes=PAGE_BYTES)
+        for record in reversed(page.records):
+            if record.direction == "server" and b'"run_started"' in record.line and wanted in record.line:
+                return max(0.0, (datetime.now(UTC) - record.time).total_seconds())
+        if not page.has_more:
+            break
+        before, left = page.records[0].seq, left - len(page.records)
+    return 0.0
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:

@@ -12,11 +12,11 @@ from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
 from drawbridge.agents.claude.prompts import LEAVING_PLAN
+from drawbridge.agents.claude.transcript import Fate
 from drawbridge.agents.proposals import Reader, changed_text
 from drawbridge.core.errors import UnusableFile
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions.hook_events import json_object, same_call
-from drawbridge.server.terminal_sessions.transcript import Fate
 
 REMEMBERED: Final = 100
 

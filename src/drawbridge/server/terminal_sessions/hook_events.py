@@ -1,14 +1,16 @@
-"""What the hooks of Claude Code report, as far as it concerns the state of a session. Pure. Seen on 2.1.329."""
+"""The reports of Claude Code's hooks, with the fields that concern the state of a session (2.1.329). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.agents import base
 from drawbridge.agents.claude.prompts import LEAVING_PLAN
+from drawbridge.agents.reported import LONGEST_NAME, name_of, text_of
 from drawbridge.server.events import ApprovalRequested
 
 PATHS: Final = ("file_path", "notebook_path")
@@ -20,12 +22,32 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 """Types of notifications: a dialog has been open in the terminal for some seconds."""
 
 
+MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
+"""Events that can be the first of a run: a prompt that was queued begins one without a report of its own."""
+
+SUBAGENT: Final = "subagent"
+
+_KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
+"""Type of a task in the hooks → in Claude Code's stream, whose words clients know."""
+
+
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background."""
+    """Something that an agent has left running in the background. The fields with defaults of ``None`` are for people,
+    and may be of any type."""
 
     id: str
     type: str = ""
     status: str = "running"
+    description: Any = None
+    command: Any = None
+    agent_type: Any = None
+
+    @property
+    def shown(self) -> base.Task:
+        """The task as clients see it."""
+        words = text_of(self.description) or text_of(self.command) or name_of(self.agent_type) or ""
+        kind = _KINDS.get(self.type) or name_of(self.type)
+        return base.Task(self.id[:LONGEST_NAME], words, "running", kind, name_of(self.agent_type), background=True)
 
 
 class HookEvent(Struct, frozen=True):
@@ -54,24 +76,36 @@ class HookEvent(Struct, frozen=True):
     background_tasks: Raw = Raw(b"[]")
 
     @property
-    def tasks(self) -> dict[str, str]:
-        """What runs in the background: id → type."""
+    def is_new_process(self) -> bool:
+        """Whether the agent's program was just started, with a new conversation or an earlier one."""
+        return self.hook_event_name == "SessionStart" and self.source in ("startup", "resume")
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """What runs in the background, by id."""
         try:
             found = msgspec.json.decode(self.background_tasks, type=list[Task])
         except msgspec.MsgspecError:
             return {}
-        return {task.id: task.type for task in found if task.status == "running"}
+        return {task.id: task for task in found if task.status == "running"}
 
 
 _decoder: Final = msgspec.json.Decoder(HookEvent)
 
 
-def read(payload: Raw) -> HookEvent:
-    """Raises ``ValueError`` if it is not such a payload."""
+EARLIER: Final = "claude"
+"""The agent of a hook that does not name it: earlier versions of the guard reported no other."""
+
+
+def _read(payload: Raw) -> HookEvent:
     event = _decoder.decode(payload)
     if not event.cwd.startswith("/"):
         raise ValueError("cwd is not absolute")
     return event
+
+
+READERS: Final[Mapping[str, Callable[[Raw], HookEvent]]] = {"claude": _read}
+"""An agent's name → what reads the payload of its hooks. It raises ``ValueError`` if it can't."""
 
 
 def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
@@ -91,7 +125,7 @@ def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], 
 
 
 def json_object(data: Raw) -> Mapping[str, Any]:
-    """Empty if it is not an object."""
+    """The JSON object in ``data``; an empty one if it is not an object."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError:

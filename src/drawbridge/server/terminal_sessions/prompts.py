@@ -21,6 +21,7 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
+from drawbridge.agents.claude import transcript
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
@@ -28,15 +29,11 @@ from drawbridge.server.approvals.editors import Editor
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, DeskState, Subscriber
+from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, DeskState, Submission, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.records import Memory, request_key
-from drawbridge.server.terminal_sessions import transcript
 
 logger = logging.getLogger("drawbridge.server")
-
-IN_THE_TERMINAL: Final = "desk"
-"""The sender of prompts that were typed in the terminal."""
 
 BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to start on a typed prompt; its hooks run first."""
@@ -48,6 +45,9 @@ UNSURE: Final = (
     "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
     "again, use a new request."
 )
+
+MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
+"""The codes of errors after which the prompt may be in the terminal."""
 
 LONGEST: Final = 100_000
 """Characters of a prompt that is typed: a third of a second's work for Claude Code; 1 MB showed nothing in 3 s (2.1.329)."""
@@ -65,6 +65,8 @@ ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
     "answered, and a fork of the session continues in a project on this server."
 )
+
+HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended. Nothing was sent."
 
 ABOVE: Final = (
     "This agent was started with more rights than the owner of this server lets clients use. "
@@ -130,19 +132,20 @@ class Terminals:
 
 
 class Sent(Struct, frozen=True):
-    """``turn``: the agent's, once it has begun."""
+    """``turn``: the agent's, once it has begun. ``review``: the comments that the prompt consists of."""
 
     text: str
     by: str
     request_id: str | None = None
     turn: str = ""
+    review: Submission | None = None
 
     @property
     def key(self) -> str | None:
-        return request_key(self.request_id, self.text) if self.request_id else None
+        return request_key(self.request_id, self.review.key if self.review else self.text) if self.request_id else None
 
 
-class Prompted(Protocol):
+class Receiver(Protocol):
     """What ``Prompts`` uses of its ``TerminalSession``, which is above it."""
 
     id: str
@@ -160,6 +163,10 @@ class Prompted(Protocol):
         """Whether the agent's prompt box takes a new prompt, while its background tasks may still run."""
         ...
 
+    def submitted(self, review: Submission, turn: str, by: str) -> None:
+        """The agent starts on a prompt with these comments."""
+        ...
+
 
 class Prompts:
     """The prompts of one session.
@@ -167,7 +174,7 @@ class Prompts:
     ``sent``: the prompt that is typed, or about to be, and not in the history yet; ``save`` is called when it changes.
     """
 
-    def __init__(self, session: Prompted, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+    def __init__(self, session: Receiver, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
         self.sent = sent
         self._save = save
         self._session = session
@@ -182,6 +189,13 @@ class Prompts:
         """Whether clients can send prompts now."""
         return not self._session.ended and self._terminals.contain(self._session.pid)
 
+    @property
+    def can_type(self) -> bool:
+        """Whether a prompt can be typed at this moment."""
+        is_free = self._sending is None or self._sending.done()
+        busy = self._session.phase == "waiting" or (self._session.phase == "working" and not self._session.resting)
+        return self.possible and is_free and not busy
+
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
@@ -190,10 +204,28 @@ class Prompts:
         ``allowed``: whether a client might have started the agent as it is.
         """
         sent = Sent(typeable(command.prompt), client.name, command.request_id)
-        known = self.sent if self.sent is not None and self.sent.key == sent.key is not None else None
-        turn = self._session.memory.run_of(sent.request_id or "", sent.text) or (known.turn if known else "")
-        if not turn:
-            turn = await asyncio.shield(self._again() if known else self._first(sent, command, allowed))
+        known = await self.known(sent.request_id, sent.text)
+        if known is not None:
+            return known
+        if self.possible:
+            _check(command)
+        return await self.accepted(self.begin(sent, allowed))
+
+    async def known(self, request_id: str | None, text: str) -> Answer[Accepted] | None:
+        """The reply to a request that was made before; None if it was not. ``text``: of the prompt, or the key of the comments
+        that it consists of. Raises ``ClientError`` if the request has failed, or its fate is not known."""
+        key = request_key(request_id, text) if request_id else None
+        known = self.sent if self.sent is not None and self.sent.key == key is not None else None
+        turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
+        if turn or known is None:
+            return self._accepted(turn) if turn else None
+        return await self.accepted(self._again())
+
+    async def accepted(self, sending: asyncio.Future[str]) -> Answer[Accepted]:
+        """The reply, once the agent has started on the prompt. Raises ``ClientError``."""
+        return self._accepted(await asyncio.shield(sending))
+
+    def _accepted(self, turn: str) -> Answer[Accepted]:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
@@ -202,10 +234,12 @@ class Prompts:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
 
-    def _first(self, sent: Sent, command: commands.Execute, allowed: Callable[[], bool]) -> asyncio.Future[str]:
+    def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
+        """Types a prompt. Returns the turn that the agent will have started with it. Raises ``ClientError``; nothing was typed
+        then."""
         if self._sending is not None and not self._sending.done():
             raise ClientError("PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Nothing was typed.")
-        self._check(command)
+        self._check()
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
         sending = self._sending = asyncio.get_running_loop().create_future()
@@ -219,14 +253,10 @@ class Prompts:
         self._tasks.start(self._send(sent, sending), what, failed=sending.set_exception).add_done_callback(ended)
         return sending
 
-    def _check(self, command: commands.Execute) -> None:
+    def _check(self) -> None:
         session = self._session
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
-        if command.attachments or command.agent is not None or _chosen(command.options):
-            text = "Only text can be typed into a terminal: no files, no options. Nothing was typed."
-            field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
-            raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.phase == "waiting":
             text = "The agent is waiting for a decision, and Enter would be one. Nothing was typed; answer its approval first."
             raise ClientError("PROCESS_ACTIVE", text)
@@ -248,7 +278,7 @@ class Prompts:
             async with asyncio.timeout(BEGIN_SECONDS):
                 return await self._begun
         except ClientError as error:
-            if error.code != "EXECUTION_FAILED":  # nothing was typed
+            if error.code not in MAYBE_TYPED:
                 self._keep(None)
             raise
         except TimeoutError:
@@ -261,8 +291,10 @@ class Prompts:
     def begun(self, turn: str, prompt: str) -> str:
         """The agent starts on a prompt; its text as it was sent, else as it is."""
         sent = self.sent
-        if sent is None or _letters(PASTE_MARK.sub("", prompt)) != _letters(sent.text):
+        if sent is None or letters(PASTE_MARK.sub("", prompt)) != letters(sent.text):
             return prompt
+        if sent.review is not None:
+            self._session.submitted(sent.review, turn, sent.by)
         self._keep(msgspec.structs.replace(sent, turn=turn))
         if self._begun is not None and not self._begun.done():
             self._begun.set_result(turn)
@@ -273,8 +305,8 @@ class Prompts:
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
-            return PromptAccepted(run, entry.text, IN_THE_TERMINAL, uuid=entry.uuid)
-        return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid)
+            return PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid)
+        return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid, review=sent.review)
 
     def recorded(self, entry: transcript.Prompt, run: str) -> str:
         """It is in the history: from there it is known. Its text."""
@@ -287,24 +319,33 @@ class Prompts:
         self._tasks.cancel()
 
 
-def typeable(text: str) -> str:
+def _check(command: commands.Execute) -> None:
+    """Raises ``ClientError`` for what can't be typed."""
+    if command.steer:
+        text = "A message can't be sent into a turn in a terminal. Nothing was typed; try again when it has finished."
+        raise ClientError("NOT_SUPPORTED", text, field="data.steer")
+    if command.attachments or command.agent is not None or _chosen(command.options):
+        text = "Only text can be typed into a terminal: no files, no options. Nothing was typed."
+        field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
+        raise ClientError("NOT_SUPPORTED", text, field=field)
+
+
+def typeable(text: str, field: str = "data.prompt") -> str:
     """The text as it is typed. Raises ``ClientError`` for what would be a command to the agent's program, not a prompt.
 
     Control characters and invisible ones are left out: with them a text could end the paste, or hide how it begins.
     """
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:
-        raise ClientError(
-            "VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field="data.prompt"
-        )
+        raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
     if seen.startswith(("/", "!")) or seen in LEAVES:
         text = (
             "In a terminal this text is a command, not a prompt. Nothing was typed. Begin the prompt with another word."
         )
-        raise ClientError("NOT_SUPPORTED", text, field="data.prompt")
+        raise ClientError("NOT_SUPPORTED", text, field=field)
     if len(seen) > LONGEST:
         text = f"More than {LONGEST:,} characters can't be typed into a terminal. Nothing was typed; fork the session."
-        raise ClientError("NOT_SUPPORTED", text, field="data.prompt")
+        raise ClientError("NOT_SUPPORTED", text, field=field)
     return seen + " " if seen.endswith("\\") else seen  # the Enter after it would be a line end
 
 
@@ -325,8 +366,8 @@ def _chosen(options: Options) -> bool:
     return msgspec.structs.replace(options, partial_messages=False) != Options()
 
 
-def _letters(text: str) -> str:
-    """Blanks come and go on the way: a tab is four of them in the agent's box."""
+def letters(text: str) -> str:
+    """What is compared of a text. Blanks come and go on the way: a tab is four of them in the agent's box."""
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 

@@ -1,4 +1,4 @@
-"""A session whose agent a person has started in a terminal: what its hooks and its conversation's file report.
+"""A session whose agent a person has started in a terminal: its state, by what its hooks and its conversation's file report.
 
 The server does not start or stop the agent. Its own dialog is open at the same time, and the first answer counts. A
 subagent's dialog is the exception: it appears only after its hook has ended, so its question waits here for a limited time,
@@ -11,41 +11,65 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AskedBy, Proposal, Question
+from drawbridge.agents.base import AgentState, AskedBy, Options, Proposal, Question
 from drawbridge.agents.claude import prompts as claude_prompts
+from drawbridge.agents.claude import transcript
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
+from drawbridge.agents.claude.reports import Reports as AgentReports
+from drawbridge.agents.claude.reports import last_state
+from drawbridge.agents.modes import BYPASS
 from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import process_alive, write_private
-from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
 from drawbridge.server.events import AgentLine, PromptAccepted, written
-from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import (
+    ASKS_NOTHING,
+    IN_TERMINAL,
+    TERMINAL_NAME,
+    Answer,
+    DeskInfo,
+    DeskState,
+    Subscriber,
+)
+from drawbridge.server.protocol.replies import Accepted, Review
+from drawbridge.server.reviews.commenting import submission_key
+from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
-from drawbridge.server.sessions.metadata import now
+from drawbridge.server.sessions.metadata import instant, now
+from drawbridge.server.sessions.processes import is_same_process, started_at
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
-from drawbridge.server.terminal_sessions import hook_events, transcript
-from drawbridge.server.terminal_sessions.carried import Carried, carried
+from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried
 from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
-from drawbridge.server.terminal_sessions.prompts import IN_THE_TERMINAL, Prompts, Sent, Terminals
-from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
+from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
+from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
+from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Prompts, Sent, Terminals, typeable
+from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.server.terminal_sessions.turn import Background, Turn
 
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST_ERROR = 500
 """The longest error text of a failed run, in characters."""
+
+UNKNOWN_MODE: Final = (
+    "The prompt was not typed: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
+    "Send the next prompt in the terminal, or fork the session."
+)
 
 ELSEWHERE = "answered elsewhere"
 GONE = "the agent no longer waits for it"
@@ -60,21 +84,13 @@ dialog, so the person there must not wait longer (2.1.329)."""
 SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
 
-WORKING_SECONDS: Final = 0.3
-RESTING_SECONDS: Final = 3.0
-"""Seconds between two looks at a conversation's file and at the agent's process, while no hook reports anything."""
-
-RECORD_SECONDS: Final = 1.0
-"""Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
-
-LOOKS: Final = 3
-"""How often the process is checked before the successor of a session that was moved to the background must have reported."""
-
 
 class Facts(Struct):
     """The state of a session that is stored for a restart, beside its metadata."""
 
     pid: int | None = None
+    began: float | None = None
+    """When the process ``pid`` was started (seconds since 1970): after a reboot the number may be another program's."""
     transcript: str = ""
     permission_mode: str | None = None
     sent: Sent | None = None
@@ -92,13 +108,15 @@ class TerminalSession(Session):
         context: Context,
         facts: Facts,
         terminals: Terminals,
-        beginning_with: Callable[[str], str | None],
+        reviewed: ReviewedDirectory,
     ) -> None:
-        """``beginning_with``: the id of the terminal session whose agent's own id begins so."""
+        """``reviewed``: the directory that its agent works in."""
         super().__init__(directory, data, history, context)
+        self.memory.shares_comments = True
+        self.reviewed = reviewed
+        self.checkpoints = reviewed.checkpoints
         self.facts = facts
         self.pid = facts.pid
-        self.permission_mode = facts.permission_mode
         self.ended = False
         self.in_background = facts.background
         """The agent's daemon hosts it; it has no terminal of its own."""
@@ -110,6 +128,8 @@ class TerminalSession(Session):
         self.last_text = ""
         """The agent's latest text."""
         self.directory = directory
+        self._carried_turn = ""
+        """The id of the turn that was active when the server was restarted."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -119,9 +139,11 @@ class TerminalSession(Session):
         """Questions that were answered while their hook was expected after a restart."""
         self._known: Latest[str, PendingApproval] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
+        self._about: AgentReports | None = None
+        """What the agent reports about itself in its conversation's file, once that is read."""
         self.outcomes = Outcomes(read_file)
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
-        self.reports = Reports(self, beginning_with)
+        self.handover = Handover(self, reviewed.comments)
 
     # What clients see.
 
@@ -137,6 +159,23 @@ class TerminalSession(Session):
         if self.approvals or self.terminal_only:
             return "waiting"
         return "finished" if self.turn is None and not self.background else "working"
+
+    @property
+    def permission_mode(self) -> str | None:
+        """The agent's permission mode, also of before a restart; None if the agent has not reported it."""
+        return self.facts.permission_mode
+
+    def _set_mode(self, mode: str | None) -> None:
+        """``mode``: as reported; without one the mode has not changed. It is saved at once: prompts depend on it."""
+        if mode and mode != self.permission_mode:
+            self.facts.permission_mode = mode
+            self.save()
+
+    def started_in(self, mode: str | None) -> None:
+        """``mode``: the one in which the agent's process was started, unless it has reported another one since."""
+        if self.permission_mode is None:
+            self._set_mode(mode)
+            self.publish_state()
 
     @property
     def resting(self) -> bool:
@@ -165,7 +204,70 @@ class TerminalSession(Session):
     def _current_run(self) -> messages.RunInfo | None:
         if self.turn is None:
             return None
-        return messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
+        began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - self.turn.began)
+        prompt = self.turn.prompt[:SHOWN_PROMPT]
+        return messages.RunInfo(run_id=self.turn.id, position=0, prompt=prompt, started_at=instant(began))
+
+    async def review(self) -> Answer[Review]:
+        return await self.reviewed.review(self.id)
+
+    async def review_image(self, blob: str, largest: int) -> bytes:
+        return await self.reviewed.image(blob, largest)
+
+    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
+        return await self.reviewed.decide(wish, asker, self.id)
+
+    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+        self._context.disk.check(self.id)
+        return await self.reviewed.comment(command, asker, self.id)
+
+    async def submit_review(
+        self, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
+    ) -> Answer[Accepted]:
+        """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the session
+        if nothing can be typed now. An error after which neither was done has the prompt in its details, so that a person can
+        copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
+        await self.reviewed.sent()
+        known = self.handover.known(id, key) or await self.prompts.known(id, key)
+        if known is not None:
+            return known
+        placed = await self.reviewed.placed(drafts)
+        await self.reviewed.sent()  # this request, or another one, may have sent them meanwhile
+        known = self.handover.known(id, key) or await self.prompts.known(id, key)
+        if known is not None:
+            return known
+        prompt, submission = self.reviewed.submission(placed, drafts, command.text)
+        try:
+            if self.ended:
+                raise ClientError("NOT_SUPPORTED", HAS_ENDED)
+            if not self.prompts.can_type:
+                return self.handover.leave(prompt, submission, asker, id, allowed)
+            sent = Sent(typeable(prompt, "data.text"), asker.name, id, review=submission)
+            sending = self.prompts.begin(sent, allowed)
+            self.reviewed.sends(sending)
+            return await self.prompts.accepted(sending)
+        except ClientError as error:
+            if error.code in MAYBE_TYPED:
+                raise
+            details = {**(error.details or {}), "prompt": prompt}
+            raise ClientError(error.code, error.text, error.field, error.retryable, details) from None
+
+    def is_working_on(self, turn: str) -> bool:
+        return self.turn is not None and self.turn.has(turn)
+
+    def within_limits(self, mode: str | None = None) -> bool:
+        """Whether a client might have started a run with the mode of this agent; ``mode``: the one that it reports now. Raises
+        ``ClientError`` with the reason."""
+        mode = mode or self.permission_mode
+        if mode is None and not self._context.ceilings.skip_permissions:
+            raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
+        path, asked = str(self.path), Options(permission_mode=mode or BYPASS)
+        is_usable = self._context.places.usable(path)
+        return is_usable and self._context.within(asked, self.data.agent) == self._context.granted(path, asked)
+
+    def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
+        self.reviewed.submitted(review, turn, by)
 
     # Decisions of clients, and of the person at an editor. The person may decide in the agent's own dialog at the same moment.
 
@@ -182,12 +284,31 @@ class TerminalSession(Session):
 
     # What the agent's hooks report.
 
+    def expect(self, event: hook_events.HookEvent) -> None:
+        """A hook has reported something that may begin a run. Called before anything that was reported earlier is processed:
+        the checkpoint before the run can't wait for that."""
+        may_begin = event.hook_event_name in hook_events.MAY_BEGIN and event.prompt_id
+        follows = event.prompt.startswith(hook_events.TASK_ENDED) or event.hook_event_name != "UserPromptSubmit"
+        if may_begin and not (follows and self.reviewed.has_run(self.id)):
+            self.reviewed.expect(self.id, event.prompt_id)
+
     def apply(
-        self, event: hook_events.HookEvent, surface: Surface | None, proposal: Proposal | None
+        self,
+        event: hook_events.HookEvent,
+        surface: Surface | None,
+        proposal: Proposal | None,
+        handed: Left | None = None,
     ) -> PendingApproval | None:
-        """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned."""
-        self.permission_mode = event.permission_mode or self.permission_mode
+        """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned. ``handed``: what the
+        hook has handed over to the agent."""
+        if event.is_new_process and not event.permission_mode:
+            # What the conversation's file says is about the process before it.
+            self.facts.permission_mode = None
+            self.save()
+        self._set_mode(event.permission_mode)
         agent = event.agent_id
+        if handed is None and event.hook_event_name in HANDS_OVER:
+            self.handover.settle()
         if event.hook_event_name not in ("SessionEnd", "Notification"):
             self.ended, self.continued_in = False, None
         match event.hook_event_name:
@@ -203,6 +324,11 @@ class TerminalSession(Session):
                 self._works(event)
                 self.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
+            case "PreToolUse":
+                known = self.turn is not None
+                self._works(event)
+                if known:
+                    return None
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
                 self._called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
@@ -211,6 +337,9 @@ class TerminalSession(Session):
             case "SubagentStop" if agent is not None:
                 self.background.ended(agent)
                 self.terminal_only.continued(agent)
+            case "Stop" if handed is not None:
+                self.background.set(event.tasks)
+                self._continue_with(handed)
             case "Stop":
                 self._stopped(event)
             case "StopFailure" if not self._is_past(event.prompt_id):
@@ -222,6 +351,7 @@ class TerminalSession(Session):
 
     def end(self) -> None:
         """The agent's program has ended."""
+        self.handover.end()
         self._over("interrupted")
         self.ended = True
         self._changed()
@@ -229,6 +359,7 @@ class TerminalSession(Session):
     def move(self, continued_in: str | None) -> None:
         """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
         if not self.ended:
+            self.handover.end()
             self._over("completed", quiet=True)
             self.ended, self.continued_in = True, continued_in
             self._changed()
@@ -243,10 +374,23 @@ class TerminalSession(Session):
             self.background.set({})
             self._changed()
 
+    def expect_run(self, run: str) -> None:
+        """The agent continues with what it gets at its stop: as ``expect``."""
+        self.reviewed.expect(self.id, run)
+
+    def _continue_with(self, handed: Left) -> None:
+        """The agent continues after its stop, with what it was given then, in the same turn of its own."""
+        if self.turn is None or self.turn.id != handed.run:
+            self._finish("completed")
+            self._begin(handed.run, handed.text)
+        if self.turn is not None:
+            self.turn.take(handed.turn)
+        self.reviewed.expect_nothing(self.id)
+
     def _works(self, event: hook_events.HookEvent) -> None:
         """The main agent or one of its subagents, which may outlive the turn that began it."""
         if event.agent_id is not None:
-            self.background.subagent(event.agent_id)
+            self.background.subagent(event.agent_id, event.agent_type)
         elif not self._is_past(event.prompt_id):
             self._begin(event.prompt_id)
 
@@ -264,6 +408,7 @@ class TerminalSession(Session):
             return
         self._finish("completed", quiet=True)
         self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
+        self.reviewed.set_run(self.id, self.turn.id)
         session = self.data.memory.session_id
         self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
 
@@ -285,6 +430,7 @@ class TerminalSession(Session):
         if self.turn is None:
             return
         turn, self.turn = self.turn, None
+        self.reviewed.set_run(self.id, None)
         self._past[turn.id] = None
         seconds = 0.0 if quiet else time.monotonic() - turn.began
         finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
@@ -370,7 +516,9 @@ class TerminalSession(Session):
         self.pid, self.in_background = pid, background
         if (pid, path) == (self.facts.pid, self.facts.transcript):
             return False
-        self.facts = Facts(pid, path, self.permission_mode, background=background)
+        # Another process may have been started in another mode, which it has yet to report.
+        mode = self.permission_mode if pid == self.facts.pid else None
+        self.facts = Facts(pid, started_at(pid), path, mode, background=background)
         return True
 
     def save(self) -> None:
@@ -385,16 +533,27 @@ class TerminalSession(Session):
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Everything is over, except for the approvals of an agent that is alive. If no process is known, its next
-        report shows that it is.
+        """Everything is over, except for the turn and the approvals of an agent that is alive. If no process is known, its
+        next report shows that it is.
         """
         self.store.catch_up()
-        open_before = Carried([], [])
-        if self.pid is None or process_alive(self.pid):
+        open_before, continues = Carried([], []), None
+        lives = self.pid is not None and process_alive(self.pid) and is_same_process(self.pid, self.facts.began)
+        if self.pid is None or lives:
             open_before = carried(self.history, self.memory.approvals)
-        self.store.recover([approval.id for approval in open_before.approvals])
+        if lives:
+            continues = next(reversed(self.memory.unfinished), None)
+        self.store.recover([approval.id for approval in open_before.approvals], continues)
         self.restore(open_before)
-        self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
+        if continues is not None and self.turn is None:
+            self.turn = Turn(continues, age=age_of_run(self.history, continues))
+            self._carried_turn = continues
+        self.ended = not (self.approvals if self.pid is None else lives)
+        if self.turn is not None:
+            self.reviewed.continue_run(self.id, self.turn.id)
+        self.handover.load()
+        if self.ended:
+            self.handover.end()
 
     def restore(self, carried: Carried) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
@@ -407,7 +566,8 @@ class TerminalSession(Session):
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
                 if approval.request.run_id:
-                    self.turn = Turn(approval.request.run_id)
+                    run_id = approval.request.run_id
+                    self.turn = Turn(run_id, age=age_of_run(self.history, run_id))
                 if approval.request.agent_id is not None:
                     self.background.subagent(approval.request.agent_id)
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
@@ -489,7 +649,9 @@ class TerminalSession(Session):
         """
         match entry:
             case transcript.Mode(mode):
-                self.permission_mode = mode or self.permission_mode
+                self._set_mode(mode)
+            case transcript.Context():
+                self._handed(entry)
             case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:
                 pass
             case transcript.Prompt():
@@ -504,8 +666,20 @@ class TerminalSession(Session):
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
+                if entry.ends_turn and self.turn is not None and self.turn.id == self._carried_turn:
+                    self._finish("completed")  # its hook may have found no server
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._finish("interrupted", quiet=quiet)
+
+    def _handed(self, entry: transcript.Context) -> None:
+        """The agent's record shows what a hook has handed over to it."""
+        left = self.handover.confirmed(entry)
+        if left is None:
+            return
+        if entry.event == "Stop":
+            self._continue_with(left)
+        self._keep(self.handover.record(left, entry))
+        self.submitted(left.review, left.run, left.by)
 
     def _prompted(self, entry: transcript.Prompt) -> None:
         """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
@@ -522,9 +696,27 @@ class TerminalSession(Session):
             self.prompts.recorded(entry, self.turn.id)
         else:
             run = entry.turn or entry.uuid
-            self._keep(PromptAccepted(run, entry.text, IN_THE_TERMINAL, uuid=entry.uuid))
+            self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
+
+    def add_report(self, line: bytes) -> None:
+        """``line``: of the conversation's file, as ``add_entry`` has them interpreted."""
+        self._about = self._about or AgentReports(self._agent_state)
+        self._about.recorded(line)
+
+    def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
+        return last_state(lines, session_id)
+
+    def publish_reports(self) -> None:
+        """Lines of the conversation's file were added."""
+        self._publish_about()
+        self.publish_state()
+
+    def _publish_about(self) -> None:
+        """What the agent reports about itself in its file, and its tasks according to the hooks."""
+        state = self._agent_state if self._about is None else self._about.state
+        self._report_state(msgspec.structs.replace(state, tasks=() if self.ended else self.background.shown))
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
@@ -536,13 +728,13 @@ class TerminalSession(Session):
 
     def _changed(self) -> None:
         self.data.last_active = now()
+        self._publish_about()
         self.publish_state()
 
-    def close(self, reason: str) -> asyncio.Task[None]:
+    def close(self, reason: str) -> None:
         """The server shuts down; the agent continues. A question that its hook will report again stays open, others can only be
-        answered in the terminal. The session processes nothing from now on; what is returned is done when its task is over.
+        answered in the terminal.
         """
-        following = self.reports.close()
         for approval in self.approvals:
             if not approval.request.known_as:
                 self.withdraw(approval, reason)
@@ -554,147 +746,3 @@ class TerminalSession(Session):
         self.turn = None
         self.store.save()
         self.history.close()
-        return following
-
-
-class Reports:
-    """The reports about one session, which are processed in the order of their arrival, each after what the conversation's file
-    contains by then; and whether the agent is still there, which no hook reports.
-    """
-
-    def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
-        """``beginning_with``: as for ``TerminalSession``."""
-        self._session = session
-        self._beginning_with = beginning_with
-        self._moved = ("", 0)
-        """Where the conversation was moved to, and how often that was seen."""
-        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
-        self._call: Callable[[], None] | None = None
-        """The next call, once what is before it in the file was read."""
-        self._file: TranscriptFile | None = None
-        self._seen = False
-        self._tasks = BackgroundTasks(logger)
-        self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
-        self._open_file()
-
-    def add(self, call: Callable[[], None], text: str = "") -> None:
-        """Calls it in its turn, and if possible after ``text`` of the agent, which its record may not contain yet."""
-        self._calls.put_nowait((call, text))
-
-    def set_process(self, pid: int, path: str, *, background: bool) -> None:
-        """The agent's process and the path of its transcript, as a hook has reported them."""
-        if self._session.hosted_by(pid, path, background=background):
-            self._open_file()
-            self._session.save()
-
-    async def processed(self) -> None:
-        """Returns when all reports until now were processed, or the session is closed."""
-        done = asyncio.get_running_loop().create_future()
-        self.add(lambda: done.set_result(None))
-        await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
-
-    def _open_file(self) -> None:
-        if self._file is not None or not self._session.facts.transcript:
-            return
-        session_id = self._session.data.memory.session_id
-        try:
-            path = checked(self._session.facts.transcript, session_id)
-        except NotItsFile:
-            logger.warning(
-                "%s: its conversation is not read: the path is not that of a Claude Code transcript", self._session.id
-            )
-            return
-        after = self._last_entry()
-        self._seen = bool(after)
-        self._file = TranscriptFile(path, after)
-
-    def _last_entry(self) -> str:
-        page = self._session.history.read(before_seq=self._session.history.last_seq + 1, limit=200)
-        for record in reversed(page.records):
-            if place := transcript.place(record.line):
-                return place
-        return ""
-
-    async def _follow(self) -> None:
-        while True:
-            seconds = WORKING_SECONDS if self._session.turn or self._session.approvals else RESTING_SECONDS
-            try:
-                async with asyncio.timeout(None if self._session.ended else seconds):
-                    call, text = await self._calls.get()
-            except TimeoutError:
-                call, text = self._look, ""
-            self._call = call
-            try:
-                await self._read_until(text)
-            except Exception:
-                logger.exception("%s: internal error", self._session.id)
-            self._do(call)
-
-    def _do(self, call: Callable[[], None]) -> None:
-        self._call = None
-        try:
-            call()
-        except Exception:  # this session may be shown wrongly; the others are not concerned
-            logger.exception("%s: internal error", self._session.id)
-
-    def _look(self) -> None:
-        """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
-        session = self._session
-        if session.pid is None or session.ended:
-            return
-        if not process_alive(session.pid):
-            session.end()
-            session.save()
-            return
-        session.tick()
-        if self._file is not None and not session.in_background and session.resting:
-            self._look_for_successor(session.pid)
-
-    def _look_for_successor(self, pid: int) -> None:
-        job = moved_to(self._session.facts.transcript, self._session.data.memory.session_id, pid)
-        former, looks = self._moved
-        if job is None or (job == former and looks > LOOKS):
-            return
-        self._moved = (job, looks + 1 if job == former else 1)
-        successor = self._beginning_with(job)
-        if successor is not None or self._moved[1] > LOOKS:
-            self._moved = (job, LOOKS + 1)
-            self._session.move(successor)
-
-    async def _read_until(self, text: str) -> None:
-        """Reads all lines; the CLI writes them a moment after it has shown them."""
-        until = time.monotonic() + RECORD_SECONDS
-        await self._read()
-        while text and self._file is not None and self._session.last_text.strip() != text.strip():
-            if time.monotonic() > until:
-                break
-            await asyncio.sleep(RECORD_SECONDS / 20)
-            await self._read()
-
-    async def _read(self) -> None:
-        more = self._file is not None
-        while more and self._file is not None:
-            try:
-                lines, more = await asyncio.to_thread(self._file.read)
-            except OSError as error:
-                logger.warning("%s: its conversation can't be read: %s", self._session.id, error)
-                self._file = None
-                return
-            for line in lines:
-                if entry := transcript.entry(line, self._session.data.memory.session_id):
-                    self._session.add_entry(entry, quiet=not self._seen)
-            if lines:
-                self._session.publish_state()
-        self._seen = True
-
-    def process_all(self) -> None:
-        """Makes all calls now, without reading what is before them in the file."""
-        if self._call is not None:
-            self._do(self._call)
-        while not self._calls.empty():
-            self._do(self._calls.get_nowait()[0])
-
-    def close(self) -> asyncio.Task[None]:
-        """Processes nothing from now on. Returns the task, which ends soon."""
-        self._tasks.cancel()
-        return self._task

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory, process_alive
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
@@ -27,9 +27,12 @@ from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.metadata import now
 from drawbridge.server.sessions.session import TERMINAL_PREFIX, Sessions
-from drawbridge.server.store.log import FsyncPolicy, History
+from drawbridge.server.store.log import History
+from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.directories import Directories
 from drawbridge.server.terminal_sessions.prompts import Terminals
+from drawbridge.server.terminal_sessions.reports import Reports
 from drawbridge.server.terminal_sessions.session import Facts, TerminalSession
 
 logger = logging.getLogger("drawbridge.server")
@@ -58,7 +61,11 @@ class TerminalSessions:
         self._context = context
         self._fsync = fsync
         self._sessions = sessions
+        self._directories = Directories(data, context)
+        self._reports: dict[TerminalSession, Reports] = {}
         self._removals = BackgroundTasks(logger)
+        self._unreadable: set[str] = set()
+        """The ids of sessions that could not be read. Nothing in their directories is changed."""
 
     def __iter__(self) -> Iterator[TerminalSession]:
         return iter([session for session in self._sessions if isinstance(session, TerminalSession)])
@@ -66,6 +73,10 @@ class TerminalSessions:
     def find(self, id: str) -> TerminalSession | None:
         session = self._sessions.find(id)
         return session if isinstance(session, TerminalSession) else None
+
+    def reports_about(self, session: TerminalSession) -> Reports:
+        """Raises ``KeyError`` if the session was removed."""
+        return self._reports[session]
 
     def open_in_terminal(self, session_id: str) -> bool:
         """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the background."""
@@ -79,39 +90,87 @@ class TerminalSessions:
         self, session: TerminalSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """A prompt for its agent, if the owner of this server allows it. Raises ``ClientError``."""
-        await session.reports.processed()
+        await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
         return await session.prompts.execute(command, client, allowed)
 
+    async def submit_review(
+        self, session: TerminalSession, command: commands.ReviewSubmit, client: Subscriber, allowed: Callable[[], bool]
+    ) -> Answer[Accepted]:
+        """As ``execute``, a prompt of the comments on the review."""
+        await self._processed(session)
+        if self.find(session.id) is not session:
+            raise no_project()
+        return await session.submit_review(command, client, allowed)
+
+    async def _processed(self, session: TerminalSession) -> None:
+        """Returns when all that was reported about it until now was processed. It may have been removed then."""
+        if session in self._reports:
+            await self._reports[session].processed()
+
     def load(self) -> None:
-        """Restores those of before a restart. What can't be read is removed: the agent has its own record."""
+        """Restores those of before a restart. What is damaged is removed: the agent has its own record. What can't be read now
+        is kept, and is restored when its agent reports something, or by a later server."""
         make_private_directory(str(self._directory))
-        loop = asyncio.get_running_loop()
-        for directory in sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime):
+        for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
                 shutil.rmtree(directory, ignore_errors=True)
-                continue
-            try:
-                data = metadata.load(directory)
-                history = History.open(directory / "logs", fsync=self._fsync)
-                facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
-            except (metadata.Damaged, DrawbridgeError, OSError, msgspec.MsgspecError) as error:
-                logger.error("the terminal session in %s can't be read (%s); it was removed", directory.name, error)
-                shutil.rmtree(directory, ignore_errors=True)
-                continue
-            session = self._add(directory, data, history, facts)
-            session.recover()
-            if session.approvals:
-                loop.call_later(RETURN_SECONDS, session.reports.add, session.stop_waiting)
+            else:
+                self._restore(directory)
+        if not self._unreadable:  # they may be in any directory
+            self._directories.remove_unused()
 
-    def _add(self, directory: Path, data: metadata.Metadata, history: History, facts: Facts) -> TerminalSession:
-        session = TerminalSession(directory, data, history, self._context, facts, self.terminals, self._beginning_with)
+    def _restore(self, directory: Path) -> TerminalSession | None:
+        """None if it is damaged and was removed, or can't be read now."""
+        try:
+            session = self._open(directory)
+        except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
+            if directory.name not in self._unreadable:
+                logger.error(
+                    "the terminal session in %s can't be read now, and is not shown: %s", directory.name, error
+                )
+            self._unreadable.add(directory.name)
+            return None
+        except (metadata.Damaged, DrawbridgeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            logger.error("the terminal session in %s is damaged (%s); it was removed", directory.name, error)
+            self._unreadable.discard(directory.name)
+            shutil.rmtree(directory, ignore_errors=True)
+            return None
+        self._unreadable.discard(directory.name)
         self._sessions.add(session)
+        if session.approvals:
+            add = self._reports[session].add
+            asyncio.get_running_loop().call_later(RETURN_SECONDS, add, session.stop_waiting)
         return session
 
-    def report(self, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> TerminalSession | None:
-        """The session that a hook reports about: a new one, if it was not known. None: it is not shown.
+    def _open(self, directory: Path) -> TerminalSession:
+        data = metadata.load(directory)
+        try:
+            facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
+        except FileNotFoundError:
+            raise metadata.Damaged("a file is missing") from None
+        history = History.open(directory / "logs", fsync=self._fsync)
+        try:
+            session = self._new(directory, data, history, facts)
+            session.recover()
+            self._follow(session)
+        except BaseException:
+            history.close()
+            raise
+        return session
+
+    def _new(self, directory: Path, data: metadata.Metadata, history: History, facts: Facts) -> TerminalSession:
+        reviewed = self._directories.of(Path(data.path))
+        return TerminalSession(directory, data, history, self._context, facts, self.terminals, reviewed)
+
+    def _follow(self, session: TerminalSession) -> None:
+        session.reviewed.join(session.id, session.store)
+        self._reports[session] = Reports(session, self._beginning_with)
+
+    def report(self, agent: str, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> Reports | None:
+        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None: it is not
+        shown.
 
         The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
         """
@@ -120,10 +179,12 @@ class TerminalSessions:
         if session is None and background and (event.hook_event_name, event.source) in SPARE:
             return None
         if session is None:
-            session = self.begin(id, event.cwd, "claude", event.session_id, background=background)
-        if session is not None:
-            session.reports.set_process(pid, event.transcript_path, background=background)
-        return session
+            session = self.begin(id, event.cwd, agent, event.session_id, background=background)
+        if session is None:
+            return None
+        reports = self._reports[session]
+        reports.set_process(pid, event.transcript_path, background=background)
+        return reports
 
     def begin(
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
@@ -131,6 +192,11 @@ class TerminalSessions:
         """Adds a session, and notifies the clients that follow all projects."""
         if not metadata.ID.fullmatch(id):
             return None
+        if id in self._unreadable:
+            restored = self._restore(self._directory / id)
+            if restored is not None:
+                restored.store.announce(ProjectCreated(restored.info()))
+            return restored
         self._make_room()
         if len(list(self)) >= MOST:
             logger.warning("more than %d terminal sessions are active: one is not shown", MOST)
@@ -143,7 +209,9 @@ class TerminalSessions:
         except (DrawbridgeError, OSError) as error:
             logger.error("a terminal session can't be saved, so it is not shown: %s", error)
             return None
-        session = self._add(directory, data, history, Facts(background=background))
+        session = self._new(directory, data, history, Facts(background=background))
+        self._follow(session)
+        self._sessions.add(session)
         session.store.record(SessionChanged(session_id))
         session.save()
         session.store.announce(ProjectCreated(session.info()))
@@ -160,7 +228,7 @@ class TerminalSessions:
 
     async def forget(self, session: TerminalSession) -> None:
         """Removes it from the list, with its history. It is listed again if its agent continues and reports something."""
-        await session.reports.processed()
+        await self._processed(session)
         if self.find(session.id) is session:
             await self._discard(session)
 
@@ -170,9 +238,11 @@ class TerminalSessions:
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
-        session.reports.process_all()  # a hook whose question waits for its turn is answered, too
+        self._reports[session].process_all()  # a hook whose question waits for its turn is answered, too
         session.withdraw_all(reason)
-        closed = session.close(reason)
+        closed = self._close(session, reason)
+        self._directories.leave(session.reviewed, session.id)
+        del self._reports[session]
         forgotten = self._directory / f"{FORGOTTEN}{uuid.uuid4().hex}"
         try:
             session.directory.rename(forgotten)
@@ -182,11 +252,25 @@ class TerminalSessions:
         self._context.publish(Announced(session.id, session.path, gone))
         return self._remove(closed, forgotten)
 
+    def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:
+        """Nothing that is reported about it is processed from now on; what is returned is done when its task is over."""
+        following = self._reports[session].close()
+        session.close(reason)
+        return following
+
     async def _remove(self, closed: asyncio.Future[None], forgotten: Path) -> None:
         await asyncio.gather(closed, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
 
     async def close(self, reason: str) -> None:
         self.closed = True
-        following = [session.close(reason) for session in self]
+        following = [self._close(session, reason) for session in self]
         await asyncio.gather(self._removals.wait(), *following, return_exceptions=True)
+        await self._directories.close()
+
+
+def _changed_at(directory: Path) -> float:
+    try:
+        return directory.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -23,8 +23,10 @@ from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
-from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
+from drawbridge.server.terminal_sessions.reports import Reports
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
+from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
 
 logger = logging.getLogger("drawbridge.server")
@@ -44,7 +46,7 @@ class Peer:
         """It is a bridge, or what it has reported about itself has changed."""
         self.about = about
 
-    def send(self, line: wire.ToBridge | wire.HookAnswer) -> None:
+    def send(self, line: wire.ToBridge | wire.HookAnswer | wire.HookContext) -> None:
         if not self._writer.is_closing():
             self._writer.write(wire.encode(line))
             if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES:
@@ -81,9 +83,10 @@ class HookSurface:
 
 
 @contextlib.asynccontextmanager
-async def private_socket(sessions: TerminalSessions, editors: Editors) -> AsyncIterator[None]:
-    """Open as long as the context. If it can't be created, the server logs that and continues without it."""
-    socket = PrivateSocket(sessions, editors)
+async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
+    """Open as long as the context. If it can't be created, the server logs that and continues without it. ``commands``: what
+    clients can do with a review."""
+    socket = PrivateSocket(sessions, editors, commands)
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listening())
@@ -102,13 +105,15 @@ async def private_socket(sessions: TerminalSessions, editors: Editors) -> AsyncI
 class PrivateSocket:
     """Serves each connection in a task of its own."""
 
-    def __init__(self, sessions: TerminalSessions, editors: Editors) -> None:
+    def __init__(self, sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> None:
         self._sessions = sessions
-        self._bridges = Bridges(sessions, editors)
+        self._reviews = EditorReviews(commands)
+        self._bridges = Bridges(sessions, editors, self._reviews)
         self._tasks = BackgroundTasks(logger)
 
     async def close(self) -> None:
         await self._tasks.close()
+        await self._reviews.close()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tasks.start(self._serve(reader, writer), "a connection to the private socket")
@@ -129,32 +134,69 @@ class PrivateSocket:
 
     async def _hook(self, peer: Peer, hook: wire.Hook, reader: asyncio.StreamReader) -> None:
         surface = HookSurface(peer, hook)
+        agent = hook.agent or hook_events.EARLIER
         try:
-            event = hook_events.read(hook.payload)
+            if agent not in hook_events.READERS:
+                raise ValueError(f"a hook of {agent!r}, whose sessions in terminals can't be followed")
+            event = hook_events.READERS[agent](hook.payload)
         except ValueError:
             surface.closed()
             raise
         if self._sessions.closed:
             await reader.read()  # it reconnects, to the next server
             return
-        session = self._sessions.report(event, hook.pid, background=hook.background)
-        if session is None:
+        reports = self._sessions.report(agent, event, hook.pid, background=hook.background)
+        if reports is None:
             surface.closed()
+            return
+        handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
+        reports.session.expect(event)
+        if event.hook_event_name == "PreToolUse":
+            reports.add(lambda: _apply(reports, event))
+            if not reports.session.reviewed.is_ready:
+                peer.send(wire.HookAnswer())
+                await reports.session.reviewed.ready()
             return
         if event.hook_event_name != "PermissionRequest":
             text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
-            session.reports.add(lambda: _apply(session, event), text)
+            reports.add(lambda: _apply(reports, event, handed), text)
             return
-        proposed = _proposal(event)
-        session.reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
+        session, proposed = reports.session, _proposal(event)
+        reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
         await reader.read(1)  # it sends nothing more: it waits, or has disconnected
-        session.reports.add(lambda: session.disconnect(surface))
+        reports.add(lambda: session.disconnect(surface))
+
+    async def _hand_over(
+        self, peer: Peer, reports: Reports, event: hook_events.HookEvent, reader: asyncio.StreamReader
+    ) -> Left | None:
+        """What the hook has received for its agent. It waits no longer than for this, and disconnects."""
+        handover = reports.session.handover
+        await asyncio.to_thread(handover.load)
+        given = handover.give(event)
+        if given is None:
+            peer.send(wire.HookAnswer())
+            return None
+        if event.hook_event_name == "Stop":
+            reports.session.expect_run(given.run)
+        peer.send(wire.HookContext(given.text))
+        try:
+            received = bool(await reader.readline())
+        except (ValueError, OSError):
+            received = False
+        if handover.received(given, received=received):
+            return given
+        reports.session.reviewed.expect_nothing(reports.session.id)
+        return None
 
 
-def _apply(session: TerminalSession, event: hook_events.HookEvent) -> None:
-    session.apply(event, None, None)
+def _apply(reports: Reports, event: hook_events.HookEvent, handed: Left | None = None) -> None:
+    reports.session.apply(event, None, None, handed)
+    if event.hook_event_name in hook_events.MAY_BEGIN:
+        reports.session.reviewed.expect_nothing(reports.session.id)
+    if event.is_new_process and not event.permission_mode:
+        reports.find_mode()
     if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
-        session.save()
+        reports.session.save()
 
 
 def _read(line: bytes) -> wire.FromPeer:

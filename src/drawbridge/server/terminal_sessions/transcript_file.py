@@ -92,7 +92,7 @@ class TranscriptFile:
         return [line for line in lines if line]
 
     def _start(self, file: int, size: int) -> int:
-        """After the line that was read last; without one, where the last part begins."""
+        """The offset after the line that was read last; without one, that of the last ``BEGIN_BYTES``."""
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)
@@ -114,8 +114,8 @@ class _Process(Struct, rename={"session_id": "sessionId", "job": "parkedJobId"})
 
 
 def moved_to(transcript: str, session_id: str, pid: int) -> str | None:
-    """How the id of the background session begins that continues this one. ``transcript``: this one's checked file. None:
-    nobody has moved it to the background (the left arrow in ``claude``).
+    """The first characters of the id of the background session that continues this one; None if nobody has moved it to the
+    background (the left arrow in ``claude``). ``transcript``: its checked file.
 
     The CLI copies the conversation into a background session with an id and a process of its own; the former process stays
     and only shows the list of agents, and no hook reports it. Its file about its process does, which is undocumented

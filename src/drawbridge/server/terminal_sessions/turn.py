@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-SUBAGENT: Final = "subagent"
+from drawbridge.agents import base
+from drawbridge.server.terminal_sessions.hook_events import SUBAGENT, Task
 
 TASK_SECONDS: Final = 600.0
 """Seconds for which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and
@@ -20,19 +21,25 @@ LAST_SECONDS: Final = 10.0
 """Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and answers."""
 
 
+MOST_TASKS: Final = 100
+"""Background tasks that clients are shown."""
+
+
 class Turn:
     """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None: it is
     working.
 
-    ``recorded``: its prompt was seen in the record, so that what follows there is not of before it. A copy of a conversation
-    is written with its first new prompt, after the hook of that has reported.
+    ``age``: seconds since it began.
+
+    ``recorded``: its prompt was found in the agent's record, so what follows there belongs to this turn. (A copy of a
+    conversation is written together with its first new prompt, after that prompt's hook has reported.)
     """
 
-    def __init__(self, id: str, prompt: str = "", *, recorded: bool = True) -> None:
+    def __init__(self, id: str, prompt: str = "", *, recorded: bool = True, age: float = 0.0) -> None:
         self.id = id
         self.prompt = prompt
         self.recorded = recorded
-        self.began = time.monotonic()
+        self.began = time.monotonic() - age
         self.resting: float | None = None
         self._also: set[str] = set()
 
@@ -40,7 +47,7 @@ class Turn:
         return id == self.id or id in self._also
 
     def take(self, id: str) -> None:
-        """``id`` belongs to it as well, and the agent is working."""
+        """Adds a prompt's id to the turn: the agent is working on it."""
         self._also.add(id)
         self.resting = None
 
@@ -49,7 +56,7 @@ class Background:
     """The tasks that are running, according to the hooks."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, str] = {}
+        self._tasks: dict[str, Task] = {}
         self._changed = time.monotonic()
 
     def __len__(self) -> int:
@@ -57,15 +64,20 @@ class Background:
 
     @property
     def agents(self) -> Iterable[str]:
-        return [id for id, type in self._tasks.items() if type == SUBAGENT]
+        return [id for id, task in self._tasks.items() if task.type == SUBAGENT]
 
-    def set(self, tasks: Mapping[str, str]) -> None:
+    @property
+    def shown(self) -> tuple[base.Task, ...]:
+        """The tasks as clients see them."""
+        return tuple(task.shown for task in self._tasks.values())[:MOST_TASKS]
+
+    def set(self, tasks: Mapping[str, Task]) -> None:
         self._tasks = dict(tasks)
         self._changed = time.monotonic()
 
-    def subagent(self, agent_id: str) -> None:
+    def subagent(self, agent_id: str, agent_type: str | None = None) -> None:
         """A subagent is running."""
-        self._tasks.setdefault(agent_id, SUBAGENT)
+        self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
 
     def ended(self, id: str) -> None:
         if self._tasks.pop(id, None):
@@ -73,7 +85,7 @@ class Background:
 
     @property
     def over(self) -> bool:
-        """Whether a run that rests need not wait for anything here any more."""
+        """Whether a resting run does not have to wait for any of these tasks any more."""
         if self.agents:
             return False
         return time.monotonic() - self._changed > (TASK_SECONDS if self._tasks else LAST_SECONDS)

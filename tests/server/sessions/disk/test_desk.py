@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agents.claude import transcript
+from drawbridge.agents.memory import MB
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
-from drawbridge.server.sessions.memory import MB
 from drawbridge.server.sessions.projects import Maintenance, Retention
 from drawbridge.server.store import log as history_module
-from drawbridge.server.terminal_sessions import transcript
 from drawbridge.server.terminal_sessions.session import TerminalSession
-from tests.server.twin import Client, Server, serving
+from tests.server.core_rig import Client, Server, serving
 
 
 def limits(project: int = 100 * MB, data: int = 100 * MB) -> Limits:
@@ -77,8 +77,8 @@ async def test_what_is_more_than_the_owner_keeps_goes(tmp_path: Path, monkeypatc
         for _ in range(34):
             says(session, 100)
         core = server.core
-        await Maintenance(core.context, core.sessions, core.projects, Retention()).clean()
+        await Maintenance(core.context, core.all_sessions, core.projects, Retention()).clean()
         assert session.history.first_seq == 1
-        await Maintenance(core.context, core.sessions, core.projects, Retention(bytes=3_000)).clean()
+        await Maintenance(core.context, core.all_sessions, core.projects, Retention(bytes=3_000)).clean()
         assert session.history.first_seq > 10
         assert session.history.size < 3_000

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agents.memory import MB
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.disk import LEAST_FREE
-from drawbridge.server.sessions.memory import MB
 from tests.server.bad_claude import bad_claude
+from tests.server.core_rig import Client, records, serving, settled
 from tests.server.processes import Server
 from tests.server.processes import serving as really_serving
-from tests.server.twin import Client, records, serving, settled
 from tests.server.wire_client import WireClient
 
 FAULTS = {
@@ -218,10 +218,11 @@ def fill(place: Path, leaving: int) -> Path:
 
 
 async def finished(client: WireClient) -> tuple[str, str | None]:
-    data = (await client.hear("update", "run_finished"))["data"]["data"]
+    data = (await client.receive("update", "run_finished"))["data"]["data"]
     return data["outcome"], data.get("code")
 
 
+@pytest.mark.thorough
 async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: Path, small: Path) -> None:
     async with really_serving(small / "data", *bad_claude(tmp_path)) as server, server.client() as client:
         id = await opened(server, client, tmp_path)
@@ -238,7 +239,7 @@ async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: P
 
         filler.unlink()
         await client.ask("execute", {"prompt": "ask"}, id)
-        asked = (await client.hear("permission_request"))["data"]["approval_id"]
+        asked = (await client.receive("permission_request"))["data"]["approval_id"]
         filler = fill(small, 0)
         much = {"command": "x" * 20_000}  # the last block of a file has room for a few words still
         answer = {"approval_id": asked, "decision": "allow", "updated_input": much}

@@ -13,8 +13,8 @@ from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.sessions.projects import Maintenance, Retention
 from drawbridge.server.store import log as module
 from drawbridge.server.store.log import History
+from tests.server.core_rig import Client, serving
 from tests.server.store.rig import all_seqs, at, files, fill, message, open_history, read_independently
-from tests.server.twin import Client, serving
 from tests.waiting import until
 
 
@@ -101,7 +101,9 @@ async def test_a_client_is_told_where_the_history_begins(tmp_path: Path, monkeyp
         for number in range(35):
             project.history.append("claude", message(number), datetime.now(UTC) - timedelta(days=39 - number, hours=23))
         assert "first_seq" not in (await server.does(phone, "project_list"))["data"]["projects"][0]
-        await Maintenance(server.core.context, server.core.sessions, server.core.projects, Retention(days=15)).clean()
+        await Maintenance(
+            server.core.context, server.core.all_sessions, server.core.projects, Retention(days=15)
+        ).clean()
         (shown,) = (await server.does(phone, "project_list"))["data"]["projects"]
         assert (shown["first_seq"], shown["last_seq"], shown["message_count"]) == (26, 35, 10)
         page = (await server.does(phone, "get_messages", id, after_seq=2, limit=3))["data"]

@@ -1,0 +1,118 @@
+"""The review of a large run: at the server's socket and on the page. Absolute times: a quiet machine is needed.
+
+.venv/bin/python -m bench.reviews
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.page.conftest import page_of, project_in
+from tests.page.rig import Browser, Person
+from tests.server.checkpoints.rig import git
+from tests.server.processes import Server
+
+from bench.page import milliseconds, row, serving
+
+FILES, HUNKS = 200, 10
+"""Of the run: 2,000 hunks."""
+TIMES = 15
+LINES = 30 * HUNKS
+
+OPENED = """new Promise((done) => {
+  const began = performance.now();
+  location.hash = '#/p/%s/review';
+  const look = () =>
+    document.querySelector('.review .hunk .line') ? done(performance.now() - began) : requestAnimationFrame(look);
+  look();
+})"""
+"""Milliseconds until lines of the first hunk are in the document, to the frame."""
+
+DECIDED = """new Promise((done) => {
+  const began = performance.now();
+  const hunk = document.querySelector('.review .hunk');
+  hunk.querySelector('.yes').click();
+  const look = () => (hunk.isConnected ? requestAnimationFrame(look) : done(performance.now() - began));
+  look();
+})"""
+"""Milliseconds from the click on "Keep" until the hunk is gone, to the frame."""
+
+
+def text(changed: bool) -> str:
+    return "".join(
+        f"line {number}{' is another one' if changed and number % 30 == 15 else ''}\n" for number in range(LINES)
+    )
+
+
+def repository(directory: Path) -> None:
+    for number in range(FILES):
+        file = directory / f"src/part{number % 20}/module{number}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text(changed=False))
+    git(directory, "init", "-q")
+    git(directory, "add", ".")
+    git(directory, "commit", "-q", "-m", "first")
+
+
+async def measured(server: Server, project: str) -> None:
+    async with server.client() as client:
+        await client.ask("project_join", project_id=project)
+        work = {f"src/part{number % 20}/module{number}.txt": text(changed=True) for number in range(FILES)}
+        await client.ask("execute", {"prompt": f"/write {json.dumps(work)}"}, project)
+        await client.receive("update", "review_changed")
+        opened, decided = list[float](), list[float]()
+        review: dict[str, Any] = {}
+        for _ in range(TIMES):
+            began = time.perf_counter()
+            review = (await client.ask("review_get", project_id=project))["data"]
+            opened.append((time.perf_counter() - began) * 1000)
+        shown = sum(len(file["hunks"]) for file in review["files"])
+        row(f"review of {FILES} files, {shown:,} hunks: review_get", f"{median(opened):.0f} ms")
+        for decision in ("keep", "undo"):
+            decided = []
+            for file in review["files"][: TIMES if decision == "keep" else 2 * TIMES][-TIMES:]:
+                began = time.perf_counter()
+                wish = {"hunks": [file["hunks"][0]["id"]], "decision": decision}
+                answer = await client.ask("review_decide", wish, project)
+                decided.append((time.perf_counter() - began) * 1000)
+                assert answer["type"] == "review", answer
+            row(f"review of {FILES} files: review_decide, {decision}", f"{median(decided):.0f} ms", "<= 100 ms")
+
+
+def on_the_page(person: Person, project: str) -> None:
+    person.sees("h2", "blog")
+    opened = []
+    for _ in range(5):
+        opened.append(person.runs(OPENED % project))
+        person.goes_to(f"#/p/{project}")
+        person.sees(".prompt")
+    row("page: the review is opened", f"{milliseconds(opened, 0.5):.0f} ms", "<= 300 ms")
+    person.runs(OPENED % project)
+    decided = [person.runs(DECIDED) for _ in range(TIMES)]
+    row("page: a hunk is kept", f"{milliseconds(decided, 0.5):.0f} ms", "<= 100 ms")
+
+
+async def main() -> None:
+    browser = Browser()
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name, "work", "blog")
+            directory.mkdir(parents=True)
+            repository(directory)
+            async with serving(Path(name, "data"), "--no-tls", "--allow", directory.parent) as server:
+                project = await project_in(server, directory)
+                await measured(server, project)
+                with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+                    await asyncio.to_thread(on_the_page, person, project)
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,410 @@
+// What runs have changed and nobody has decided: a list beside the files, VS Code's own diff, and the person's decisions.
+//
+// The server has the reviews and decides; nothing here writes a file.
+'use strict';
+
+const fs = require('node:fs');
+const path = require('node:path');
+
+const model = require('./review_model');
+const { counted, harmless, NOTHING, refusedWords, words } = require('./review_words');
+const { NO_SERVER, Refused, ServerLink } = require('./server_link');
+const { TextsBefore } = require('./texts_before');
+
+const VIEW = 'drawbridge.changes';
+
+/** The context key that shows the list. */
+const HAS_CHANGES = 'drawbridge.hasChanges';
+
+const DISCONNECTED = 'The agent server is not running. Changes can be decided once it is back.';
+
+const NONE_HERE = 'no change to review is at the cursor. The list Drawbridge: Changes has all of them';
+
+/** VS Code does not know what a line of a list is about while it reads the list again. */
+const MOVED = 'the list has changed at this moment. Nothing was changed. Choose again';
+
+/** Milliseconds that a message in the status bar is shown. */
+const SHOWN = 6000;
+
+/**
+ * @typedef {import('./review_model').Node} Node
+ * @typedef {import('./review_model').Placed} Placed
+ * @typedef {import('./review_words').Decision} Decision
+ */
+
+class Changes {
+  /**
+   * @param {typeof import('vscode')} vscode the API
+   * @param {import('./paths').PathOf} pathOf
+   * @param {{isModified: (path: string) => Promise<boolean>, log: (text: string) => void}} around `isModified`: whether a file
+   *   has unsaved changes in this window
+   */
+  constructor(vscode, pathOf, around) {
+    this._vscode = vscode;
+    this._pathOf = pathOf;
+    this._around = around;
+    /** @type {Placed[]} */
+    this._reviews = [];
+    /** @type {Node[]} */
+    this._nodes = [];
+    /** @type {Map<string, Node>} files of the list by their paths in this window */
+    this._files = new Map();
+    this._isStale = false;
+    /** @type {Set<string>} who has changed a review since it was looked at; an empty name: a run, or somebody else */
+    this._deciders = new Set();
+    /** @type {Promise<unknown>} One request is under way at a time, so that what is shown last is the newest. */
+    this._turn = Promise.resolve();
+    /** @type {import('vscode').EventEmitter<Node | undefined>} */
+    this._listChanged = new vscode.EventEmitter();
+    this._texts = new TextsBefore(
+      vscode,
+      (project, name) => this._fileOf(project, name),
+      () => this._outdated(),
+    );
+    this._link = new ServerLink({
+      about: () => this._about(),
+      connected: (isConnected) => this._connected(isConnected),
+      changed: ({ by }) => {
+        this._deciders.add(by);
+        this._outdated();
+      },
+      log: around.log,
+    });
+    this._view = vscode.window.createTreeView(VIEW, {
+      treeDataProvider: {
+        onDidChangeTreeData: this._listChanged.event,
+        getChildren: (node) => (node ? node.children : this._nodes),
+        getTreeItem: (node) => this._item(node),
+      },
+      showCollapseAll: true,
+    });
+    const { commands, workspace, window } = vscode;
+    this._parts = [
+      ...[this._link, this._texts, this._view, this._listChanged],
+      workspace.onDidGrantWorkspaceTrust(() => this._start()),
+      workspace.onDidChangeWorkspaceFolders(() => this._foldersChanged()),
+      workspace.onDidSaveTextDocument(({ uri }) => this._saved(uri)),
+      window.onDidChangeWindowState(({ focused }) => focused && this._start()),
+      commands.registerCommand('drawbridge.openChange', (node) => this._open(node)),
+      commands.registerCommand('drawbridge.showChanges', () => this._show()),
+      commands.registerCommand('drawbridge.keepChange', (node) => this._decide('keep', node, true)),
+      commands.registerCommand('drawbridge.undoChange', (node) => this._decide('undo', node, true)),
+      commands.registerCommand('drawbridge.keepFile', (node) => this._decide('keep', node, false)),
+      commands.registerCommand('drawbridge.undoFile', (node) => this._decide('undo', node, false)),
+      commands.registerCommand('drawbridge.keepChangeAtCursor', () => this._decideAtCursor('keep', true)),
+      commands.registerCommand('drawbridge.undoChangeAtCursor', () => this._decideAtCursor('undo', true)),
+      commands.registerCommand('drawbridge.keepThisFile', () => this._decideAtCursor('keep', false)),
+      commands.registerCommand('drawbridge.undoThisFile', () => this._decideAtCursor('undo', false)),
+      commands.registerCommand('drawbridge.keepAllChanges', () => this._keepAll()),
+    ];
+    this._start();
+  }
+
+  dispose() {
+    for (const part of this._parts) part.dispose();
+  }
+
+  // The server.
+
+  /** In a folder that the person does not trust, nothing of it is shown and nothing in it is changed. */
+  _start() {
+    const { isTrusted, workspaceFolders } = this._vscode.workspace;
+    if (isTrusted && workspaceFolders?.length && !this._link.isConnected) void this._link.look();
+  }
+
+  _about() {
+    const folders = (this._vscode.workspace.workspaceFolders ?? []).map(({ uri }) => this._pathOf(uri));
+    const { appName } = this._vscode.env;
+    return {
+      editor: appName === 'Visual Studio Code' ? 'VS Code' : appName,
+      folders: folders.filter(/** @type {(path: string | null) => path is string} */ ((path) => path !== null)),
+    };
+  }
+
+  _foldersChanged() {
+    if (!this._link.isConnected) return this._start();
+    this._link.introduce();
+    this._outdated();
+  }
+
+  /** @param {boolean} isConnected */
+  _connected(isConnected) {
+    this._view.message = isConnected ? undefined : DISCONNECTED;
+    if (isConnected) this._outdated();
+  }
+
+  /** @param {import('vscode').Uri} uri */
+  _saved(uri) {
+    const path = this._pathOf(uri);
+    if (path !== null && this._files.has(path)) this._outdated();
+  }
+
+  /** The reviews may have changed. Many calls in a row make one look after the one that is under way. */
+  _outdated() {
+    if (this._isStale || !this._link.isConnected) return;
+    this._isStale = true;
+    void this._inTurn(() => this._follow());
+  }
+
+  /** @param {() => Promise<unknown>} work */
+  _inTurn(work) {
+    this._turn = this._turn.then(work).catch((error) => this._failed(error));
+    return this._turn;
+  }
+
+  /** @param {unknown} error */
+  _failed(error) {
+    this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
+    if (!(error instanceof Refused)) this._warn('the list of changes failed. The output Drawbridge has the reason');
+  }
+
+  async _follow() {
+    this._isStale = false;
+    const deciders = this._deciders;
+    this._deciders = new Set();
+    const { projects } = await this._link.request({ type: 'review_list' });
+    const found = [];
+    for (const project of projects) {
+      try {
+        found.push(placed(await this._link.request({ type: 'review_get', project })));
+      } catch (error) {
+        if (!this._link.isConnected || !(error instanceof Refused)) throw error;
+        this._around.log(`no review is shown of ${project}: ${error.message}`);
+      }
+    }
+    const before = this._reviews;
+    this._set(found);
+    const left = model.keysOf(found);
+    deciders.delete(this._about().editor); // a decision here has its message already
+    const [name] = deciders;
+    if (deciders.size === 1 && name && [...model.keysOf(before)].some((key) => !left.has(key))) {
+      this._say(`${harmless(name)} decided about this review.`);
+    }
+  }
+
+  /** @param {Placed[]} reviews */
+  _set(reviews) {
+    const isSame = model.isSame(this._reviews, reviews);
+    this._reviews = reviews;
+    this._texts.changed();
+    if (isSame) return; // while VS Code reads a list again, its lines can't be decided
+    this._nodes = model.tree(reviews);
+    const files = this._nodes.flatMap((node) => (node.kind === 'directory' ? node.children : [node]));
+    this._files = new Map(files.map((node) => [this._uri(node.path).fsPath, node]));
+    const count = model.changesIn(reviews);
+    this._view.description = model.summary(reviews);
+    this._view.badge = count ? { value: count, tooltip: `${counted(count, 'change')} to review` } : undefined;
+    this._listChanged.fire(undefined);
+    void this._vscode.commands.executeCommand('setContext', HAS_CHANGES, count > 0);
+  }
+
+  // The list.
+
+  /**
+   * @param {Node} node
+   * @returns {import('vscode').TreeItem}
+   */
+  _item(node) {
+    const { ThemeIcon, TreeItem, TreeItemCollapsibleState: State } = this._vscode;
+    const item = new TreeItem(
+      node.label,
+      node.children.length ? (node.isOpen ? State.Expanded : State.Collapsed) : State.None,
+    );
+    item.id = node.id;
+    item.description = node.description;
+    item.tooltip = node.tooltip;
+    item.contextValue = node.kind;
+    if (node.kind === 'file') {
+      item.resourceUri = this._uri(node.path);
+      item.iconPath = ThemeIcon.File;
+    } else {
+      item.iconPath = new ThemeIcon(node.icon, this._color(node.icon));
+    }
+    if (node.kind !== 'directory') {
+      item.command = { command: 'drawbridge.openChange', title: 'Open Change', arguments: [node] };
+    }
+    const spoken = { directory: '', file: 'file, ', hunk: 'change, ' }[node.kind];
+    item.accessibilityInformation = { label: `${node.label}, ${spoken}${node.description}` };
+    return item;
+  }
+
+  /** @param {string} icon */
+  _color(icon) {
+    const kind = { 'diff-added': 'added', 'diff-removed': 'deleted', 'diff-modified': 'modified' }[icon];
+    return kind ? new this._vscode.ThemeColor(`gitDecoration.${kind}ResourceForeground`) : undefined;
+  }
+
+  /**
+   * The file as the person has it in this window: its folder may be a link.
+   *
+   * @param {string} name absolute and canonical
+   */
+  _uri(name) {
+    for (const folder of this._about().folders) {
+      const inside = path.relative(canonical(folder), name);
+      if (inside && !inside.startsWith('..')) return this._vscode.Uri.file(path.join(folder, inside));
+    }
+    return this._vscode.Uri.file(name);
+  }
+
+  async _show() {
+    const { isTrusted, workspaceFolders } = this._vscode.workspace;
+    if (isTrusted && workspaceFolders?.length) {
+      await this._link.arrived();
+      await this._turn;
+    }
+    if (this._reviews.some(({ review }) => review.files.length)) {
+      await this._vscode.commands.executeCommand(`${VIEW}.focus`);
+    } else {
+      this._vscode.window.showInformationMessage(this._whyNone());
+    }
+  }
+
+  _whyNone() {
+    const { isTrusted, workspaceFolders } = this._vscode.workspace;
+    if (!isTrusted)
+      return 'Drawbridge: this folder is in restricted mode, in which no changes are shown. Trust it first.';
+    if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, and so nothing to review.';
+    return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : NO_SERVER}`;
+  }
+
+  /** @param {Node} node */
+  async _open({ file, hunk, path: name, placed: { project } }) {
+    if (!file) return;
+    const { commands, Range } = this._vscode;
+    const uri = this._uri(name);
+    const found = model.sides(file);
+    if (!found) {
+      if (file.change === 'deleted') this._say(words(file, file.hunks[0] ?? null));
+      else await commands.executeCommand('vscode.open', uri, { preserveFocus: true, preview: true });
+      return;
+    }
+    const row = model.rowOf(
+      hunk ?? file.hunks.find(({ kind }) => kind === 'lines' || kind === 'file') ?? file.hunks[0],
+    );
+    const left = this._texts.uri(project, file.path, found.left === 'text' ? 'removed' : 'before', uri.path);
+    const right = found.right === 'text' ? this._texts.uri(project, file.path, 'added', uri.path) : uri;
+    const title = `${harmless(path.basename(name))} (${file.change === 'deleted' ? 'Deleted, Review' : 'Review'})`;
+    const options = { preserveFocus: true, preview: true, selection: new Range(row, 0, row, 0) };
+    await commands.executeCommand('vscode.diff', left, right, title, options);
+  }
+
+  // Decisions.
+
+  /**
+   * @param {Decision} decision
+   * @param {Node | undefined} node
+   * @param {boolean} isHunk
+   */
+  async _decide(decision, node, isHunk) {
+    if (!node?.file) return this._warn(MOVED);
+    const {
+      file,
+      placed: { project, review },
+    } = node;
+    const hunk = isHunk ? node.hunk : null;
+    if (decision === 'undo' && (await this._around.isModified(node.path))) return this._warn(unsaved(node));
+    const about = hunk ? { hunk: hunk.id } : { file: file.path, version: review.version };
+    const count = hunk ? 1 : file.hunks.length || 1;
+    const name = harmless(path.basename(node.path));
+    const done = `${decision === 'keep' ? 'Kept' : 'Undone'}: ${counted(count, 'change')} in ${name}.`;
+    await this._inTurn(() => this._send({ project, decision, ...about }, done));
+  }
+
+  async _keepAll() {
+    const reviews = this._reviews.filter(({ review }) => review.files.length);
+    if (!reviews.length) return this._show();
+    const { question, detail } = model.keepAllQuestion(reviews);
+    const answer = await this._vscode.window.showInformationMessage(question, { modal: true, detail }, 'Keep All');
+    if (answer !== 'Keep All') return;
+    for (const one of reviews) {
+      const about = { project: one.project, all: true, version: one.review.version };
+      const done = `Kept: ${counted(model.changesIn([one]), 'change')}.`;
+      if (!(await this._inTurn(() => this._send({ decision: 'keep', ...about }, done)))) return;
+    }
+  }
+
+  /**
+   * @param {{project: string, decision: Decision, hunk?: string, file?: string, all?: boolean, version?: string}} about
+   * @param {string} done
+   * @returns {Promise<boolean>} whether it was done
+   */
+  async _send(about, done) {
+    try {
+      const answer = placed(
+        await this._vscode.window.withProgress({ location: { viewId: VIEW } }, () =>
+          this._link.request({ type: 'review_decide', ...about }),
+        ),
+      );
+      this._set(this._reviews.map((one) => (one.project === answer.project ? answer : one)));
+      const left = model.changesIn(this._reviews);
+      this._say(`${done} ${left ? `${counted(left, 'change')} left.` : 'Nothing is left to review.'}`);
+      return true;
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this._warn(harmless(refusedWords(error.code, error.details, error.message, 'hunk' in about)));
+      this._outdated();
+      return false;
+    }
+  }
+
+  /**
+   * @param {Decision} decision
+   * @param {boolean} isHunk whether it is about one change, and not about all in the file
+   */
+  async _decideAtCursor(decision, isHunk) {
+    const editor = this._vscode.window.activeTextEditor;
+    const node = editor && this._files.get(this._pathOf(editor.document.uri) ?? '');
+    if (!editor || !node?.file) return this._warn(NONE_HERE);
+    if (!isHunk || !node.children.length) return this._decide(decision, node, false);
+    if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines are not those of the review
+    const hunk = model.hunkAt(node.file, editor.selection.active.line);
+    const found = node.children.find((child) => child.hunk === hunk);
+    return found ? this._decide(decision, found, true) : this._warn(NONE_HERE);
+  }
+
+  /**
+   * @param {string} project
+   * @param {string} name
+   */
+  _fileOf(project, name) {
+    const found = this._reviews.find((one) => one.project === project);
+    const file = found?.review.files.find((one) => one.path === name);
+    return found && { path: path.join(found.directory, name), version: found.review.version, file };
+  }
+
+  /** @param {string} text */
+  _say(text) {
+    this._vscode.window.setStatusBarMessage(`$(check) ${text.replaceAll('$(', '$ (')}`, SHOWN);
+  }
+
+  /** @param {string} text a file's name in it must not become a link */
+  _warn(text) {
+    this._vscode.window.showWarningMessage(`Drawbridge: ${text.replaceAll('](', '] (')}`);
+  }
+}
+
+/**
+ * @param {any} answer of the server
+ * @returns {Placed}
+ */
+function placed({ project, directory, review }) {
+  return { project, directory, review };
+}
+
+/** @param {Node} node */
+function unsaved(node) {
+  const name = harmless(path.basename(node.path));
+  return `${name} has unsaved changes here. Save or discard them first. Nothing was changed`;
+}
+
+/** @param {string} folder */
+function canonical(folder) {
+  try {
+    return fs.realpathSync(folder);
+  } catch {
+    return folder;
+  }
+}
+
+module.exports = { Changes };

@@ -1,0 +1,279 @@
+// What the list of changes shows, made from reviews as the server sends them, and the text of a file before its changes. Pure.
+'use strict';
+
+const path = require('node:path');
+
+const { counted, fileWords, harmless, linesOf, title, words } = require('./review_words');
+
+/** Characters of a changed line in the list. */
+const LONGEST_LINE = 80;
+
+/** More hunks than this, and the files of the list are closed at first. */
+const MOST_OPEN = 30;
+
+/** Modes of links and submodules: a document with such a path shows something else. */
+const NOT_A_FILE = ['120000', '160000'];
+
+/**
+ * @typedef {import('./review_words').Hunk} Hunk
+ * @typedef {import('./review_words').ReviewedFile} ReviewedFile
+ *
+ * @typedef {Object} Review
+ * @property {string} version
+ * @property {ReviewedFile[]} files
+ * @property {number} more files that did not fit into the message
+ *
+ * @typedef {{project: string, directory: string, review: Review}} Placed a review, and where it is
+ *
+ * @typedef {Object} Node one line of the list
+ * @property {'directory' | 'file' | 'hunk'} kind
+ * @property {string} id stays the same while other changes are decided
+ * @property {string} label
+ * @property {string} description
+ * @property {string} tooltip
+ * @property {string} icon the name of a codicon, empty for that of the file's type
+ * @property {string} path the file or directory, absolute
+ * @property {boolean} isOpen whether what is below it is shown at first
+ * @property {Placed} placed
+ * @property {ReviewedFile | null} file
+ * @property {Hunk | null} hunk
+ * @property {Node[]} children
+ */
+
+/**
+ * @param {Placed[]} reviews
+ * @returns {Node[]} the files; below their directories if there are reviews of more than one
+ */
+function tree(reviews) {
+  const shown = reviews.filter(({ review }) => review.files.length).sort((a, b) => compare(a.directory, b.directory));
+  const isOpen = changesIn(shown) <= MOST_OPEN;
+  const files = shown.map((placed) => placed.review.files.map((file) => fileNode(placed, file, isOpen)));
+  if (shown.length < 2) return files.flat();
+  return shown.map((placed, number) => ({
+    ...{ kind: /** @type {const} */ ('directory'), id: placed.project, icon: 'folder', isOpen: true },
+    label: harmless(path.basename(placed.directory) || placed.directory),
+    description: counted(placed.review.files.length + placed.review.more, 'file'),
+    tooltip: harmless(placed.directory),
+    ...{ path: placed.directory, placed, file: null, hunk: null, children: files[number] },
+  }));
+}
+
+/**
+ * @param {string} one
+ * @param {string} other
+ */
+function compare(one, other) {
+  return one < other ? -1 : Number(one > other);
+}
+
+/**
+ * @param {Placed} placed
+ * @param {ReviewedFile} file
+ * @param {boolean} isOpen
+ * @returns {Node}
+ */
+function fileNode(placed, file, isOpen) {
+  const whole = path.join(placed.directory, file.path);
+  const id = `${placed.project}/${file.path}`;
+  const folder = path.dirname(file.path);
+  const isWhole = isDecidedWhole(file);
+  const numbers = file.binary || file.too_large ? '' : `+${file.added} −${file.removed}`;
+  const about = isWhole ? `${words(file, file.hunks[0] ?? null)} It is kept or undone as a whole.` : '';
+  return {
+    ...{ kind: 'file', id, icon: '', path: whole, isOpen, placed, file, hunk: null },
+    label: harmless(path.basename(file.path)),
+    description: [
+      folder === '.' ? '' : harmless(folder),
+      numbers,
+      fileWords(file),
+      file.too_large ? 'too large to show' : '',
+    ]
+      .filter(Boolean)
+      .join('  '),
+    tooltip: [harmless(whole), about].filter(Boolean).join('\n'),
+    children: isWhole ? [] : file.hunks.map((hunk) => hunkNode(placed, file, hunk, id, whole)),
+  };
+}
+
+/**
+ * @param {Placed} placed
+ * @param {ReviewedFile} file
+ * @param {Hunk} hunk
+ * @param {string} above
+ * @param {string} whole
+ * @returns {Node}
+ */
+function hunkNode(placed, file, hunk, above, whole) {
+  const [added, removed] = [linesOf(hunk.added), linesOf(hunk.removed)];
+  const lines = [...added.map((line) => line.replace(/\r$/, '')), ...removed].map((line) => line.trim());
+  const first = lines.find((line) => line !== '') ?? '';
+  const isLines = hunk.kind === 'lines';
+  return {
+    ...{ kind: 'hunk', id: `${above}/${hunk.id}`, path: whole, isOpen: false, placed, file, hunk, children: [] },
+    label: title(hunk),
+    description: isLines
+      ? `+${added.length} −${removed.length}  ${harmless(first.slice(0, LONGEST_LINE))}`.trimEnd()
+      : words(file, hunk),
+    tooltip: isLines ? preview(removed, added) : words(file, hunk),
+    icon: !isLines ? 'gear' : !hunk.removed ? 'diff-added' : !hunk.added ? 'diff-removed' : 'diff-modified',
+  };
+}
+
+/**
+ * The lines as a diff shows them; of many, the first.
+ *
+ * @param {string[]} removed
+ * @param {string[]} added
+ */
+function preview(removed, added) {
+  const lines = [...removed.map((line) => `− ${line}`), ...added.map((line) => `+ ${line}`)];
+  const shown = lines.slice(0, 20).map((line) => harmless(line.slice(0, 200)));
+  return [...shown, lines.length > 20 ? '…' : ''].filter(Boolean).join('\n');
+}
+
+/**
+ * Whether the file has no parts to be decided one by one.
+ *
+ * @param {ReviewedFile} file
+ */
+function isDecidedWhole(file) {
+  return file.hunks.length === 0 || (file.hunks.length === 1 && file.hunks[0].kind === 'file');
+}
+
+/**
+ * How many changes there are: hunks, and files without any.
+ *
+ * @param {Placed[]} reviews
+ */
+function changesIn(reviews) {
+  const files = reviews.flatMap(({ review }) => review.files);
+  return files.reduce((sum, file) => sum + (file.hunks.length || 1), 0);
+}
+
+/**
+ * "3 files +12 −4"; empty if there is nothing to decide.
+ *
+ * @param {Placed[]} reviews
+ */
+function summary(reviews) {
+  const files = reviews.flatMap(({ review }) => review.files);
+  const more = reviews.reduce((sum, { review }) => sum + review.more, 0);
+  const [added, removed] = [files, files].map((all, side) =>
+    all.reduce((sum, file) => sum + (side ? file.removed : file.added), 0),
+  );
+  return files.length ? `${counted(files.length + more, 'file')} +${added} −${removed}` : '';
+}
+
+/**
+ * What one decision about everything is about, in words.
+ *
+ * @param {Placed[]} reviews
+ */
+function keepAllQuestion(reviews) {
+  const files = reviews.flatMap(({ review }) => review.files).length;
+  const more = reviews.reduce((sum, { review }) => sum + review.more, 0);
+  const question = `Keep ${counted(changesIn(reviews), 'change')} in ${counted(files, 'file')}?`;
+  const unseen = `${counted(more, 'more file')} that the list has no room for ${more === 1 ? 'is' : 'are'} kept too.`;
+  return { question, detail: ['The files stay as they are.', more ? unseen : ''].filter(Boolean).join(' ') };
+}
+
+/**
+ * Whether the list of both is the same.
+ *
+ * @param {Placed[]} one
+ * @param {Placed[]} other
+ */
+function isSame(one, other) {
+  const keys = [one, other].map((reviews) =>
+    reviews.map(({ project, directory, review }) => JSON.stringify([project, directory, review.version, review.more])),
+  );
+  return keys[0].sort().join('\n') === keys[1].sort().join('\n');
+}
+
+/**
+ * The ids of all parts that can be decided.
+ *
+ * @param {Placed[]} reviews
+ */
+function keysOf(reviews) {
+  return new Set(
+    reviews.flatMap(({ project, review }) =>
+      review.files.flatMap((file) => [file.path, ...file.hunks.map(({ id }) => id)].map((id) => `${project}/${id}`)),
+    ),
+  );
+}
+
+/**
+ * The text of a file without its changes. `text`: the file as it is.
+ *
+ * @param {string} text
+ * @param {ReviewedFile} file
+ * @returns {string | null} null if the file is not what the review is about any more
+ */
+function before(text, file) {
+  const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+  const hunks = file.hunks.filter(({ kind }) => kind === 'lines').sort((one, other) => one.new_start - other.new_start);
+  const found = [];
+  let at = 0;
+  for (const { added, removed, new_start: first } of hunks) {
+    const start = added ? first - 1 : first;
+    const end = start + linesOf(added).length;
+    if (start < at || end > lines.length || lines.slice(start, end).join('') !== added) return null;
+    found.push(...lines.slice(at, start), removed);
+    at = end;
+  }
+  return [...found, ...lines.slice(at)].join('');
+}
+
+/**
+ * Which sides a diff of the file has: "text" is what the review has of it, "file" the file itself, and "before" the file
+ * without its changes. Null if there is no diff.
+ *
+ * @param {ReviewedFile} file
+ * @returns {{left: 'text' | 'before', right: 'text' | 'file'} | null}
+ */
+function sides(file) {
+  if (file.binary || !file.hunks.some(({ kind }) => kind === 'lines' || kind === 'file')) return null;
+  const isLink = [file.old_mode, file.new_mode].some((mode) => NOT_A_FILE.includes(mode ?? ''));
+  if (file.change === 'deleted' || isLink) return { left: 'text', right: 'text' };
+  const isWhole = file.hunks.some(({ kind }) => kind === 'file');
+  return { left: isWhole ? 'text' : 'before', right: 'file' };
+}
+
+/**
+ * The line of a changed file where a hunk begins, from 0.
+ *
+ * @param {Hunk} hunk
+ */
+function rowOf(hunk) {
+  return Math.max(0, hunk.new_start - (hunk.kind === 'lines' && !hunk.added ? 0 : 1));
+}
+
+/**
+ * The hunk at a line of the file, from 0; of removed lines, those before it.
+ *
+ * @param {ReviewedFile} file
+ * @param {number} row
+ */
+function hunkAt(file, row) {
+  return (
+    file.hunks.find((hunk) => {
+      const first = rowOf(hunk);
+      return hunk.kind === 'lines' && row >= first && row < first + Math.max(1, linesOf(hunk.added).length);
+    }) ?? null
+  );
+}
+
+module.exports = {
+  before,
+  changesIn,
+  hunkAt,
+  isDecidedWhole,
+  isSame,
+  keepAllQuestion,
+  keysOf,
+  rowOf,
+  sides,
+  summary,
+  tree,
+};

@@ -1,0 +1,172 @@
+// A review in words: its files and hunks, and why a decision was refused. Pure.
+//
+// The terminal client and Neovim have the same words (src/drawbridge/text/review_words.py); a test checks that both agree.
+'use strict';
+
+/**
+ * As in the client protocol (docs/protocols/client.md).
+ *
+ * @typedef {Object} Hunk
+ * @property {string} id
+ * @property {'lines' | 'file' | 'mode' | 'name'} kind
+ * @property {number} old_start
+ * @property {number} new_start
+ * @property {string} removed
+ * @property {string} added
+ *
+ * @typedef {Object} ReviewedFile
+ * @property {string} path relative to the directory of the review
+ * @property {'added' | 'changed' | 'deleted'} change
+ * @property {string} [old_path] the path before, if the file was renamed
+ * @property {string | null} old_mode
+ * @property {string | null} new_mode
+ * @property {number} added
+ * @property {number} removed
+ * @property {Hunk[]} hunks
+ * @property {boolean} [binary]
+ * @property {boolean} [too_large]
+ *
+ * @typedef {'keep' | 'undo'} Decision
+ */
+
+const NOTHING = 'Nothing to review';
+
+/** @type {Record<string, string>} */
+const DECIDED = { keep: 'kept', undo: 'undid', edit: 'edited' };
+
+/** @type {Record<string, string>} */
+const MODES = {
+  100644: 'a regular file',
+  100755: 'an executable file',
+  120000: 'a symbolic link',
+  160000: 'a submodule',
+};
+
+/**
+ * "1 file", "2 files"
+ *
+ * @param {number} count
+ * @param {string} what
+ */
+function counted(count, what) {
+  return count === 1 ? `1 ${what}` : `${count} ${what}s`;
+}
+
+/**
+ * Only a line feed ends a line.
+ *
+ * @param {string} text
+ */
+function linesOf(text) {
+  const found = text.split('\n');
+  if (found[found.length - 1] === '') found.pop();
+  return found;
+}
+
+/**
+ * Where the hunk is.
+ *
+ * @param {Hunk} hunk
+ */
+function title(hunk) {
+  if (hunk.kind === 'mode') return 'File mode';
+  if (hunk.kind === 'name') return 'File name';
+  if (hunk.kind === 'file') return 'Whole file';
+  const [text, first] = hunk.added ? [hunk.added, hunk.new_start] : [hunk.removed, hunk.old_start];
+  const count = linesOf(text).length;
+  const lines = count === 1 ? `Line ${first}` : `Lines ${first}–${first + count - 1}`;
+  return hunk.added ? lines : `${lines} (removed)`;
+}
+
+/**
+ * The label beside a file's path: "new", "renamed", "deleted" or "binary".
+ *
+ * @param {ReviewedFile} file
+ */
+function fileWords(file) {
+  const change = file.old_path ? 'renamed' : { added: 'new', changed: '', deleted: 'deleted' }[file.change];
+  return [change, file.binary ? 'binary' : ''].filter(Boolean).join(' · ');
+}
+
+/**
+ * What is not in the lines of a part; empty if there is nothing to add.
+ *
+ * @param {ReviewedFile} file
+ * @param {Hunk | null} hunk
+ */
+function words(file, hunk) {
+  const { old_mode: old, new_mode: now } = file;
+  if (hunk === null) return 'The changes to this file are too large to show here.';
+  if (hunk.kind === 'mode') {
+    if (old === '100644' && now === '100755') return 'The file was made executable.';
+    if (old === '100755' && now === '100644') return 'The file is not executable any more.';
+    return `The file was ${mode(old)}, and is ${mode(now)} now.`;
+  }
+  if (hunk.kind === 'name') return `The file was renamed from ${harmless(file.old_path ?? '')}.`;
+  if (hunk.kind !== 'file') return '';
+  const unseen = 'Its content is not shown: it is not text, or it is too large to compare.';
+  const isEmpty = !hunk.removed && !hunk.added;
+  return [wholeFile(file), file.binary ? unseen : isEmpty ? 'It is empty.' : ''].filter(Boolean).join(' ');
+}
+
+/** @param {ReviewedFile} file */
+function wholeFile({ change, old_mode: old, new_mode: now }) {
+  if (change === 'added') return now === '100644' ? 'This is a new file.' : `This is a new file: ${mode(now)}.`;
+  if (change === 'deleted') {
+    return old === '100644' ? 'This file was deleted.' : `This file was deleted; it was ${mode(old)}.`;
+  }
+  if (old === now) return 'The content of this file was changed.';
+  return `The file was ${mode(old)}, and is ${mode(now)} now.`;
+}
+
+/** @param {string | null} name */
+function mode(name) {
+  return MODES[name ?? ''] ?? `a file with the mode ${name}`;
+}
+
+/**
+ * What became of a hunk that is not in the review any more.
+ *
+ * @param {string} [by]
+ * @param {string} [decision]
+ */
+function goneWords(by, decision) {
+  if (!by) return 'This change is not in the review any more: its lines have changed.';
+  return decision ? `${by} already ${DECIDED[decision] ?? 'decided'} this change.` : `${by} decided this change.`;
+}
+
+/**
+ * Why a decision was refused.
+ *
+ * @param {string} code of the client protocol
+ * @param {Record<string, any>} details
+ * @param {string} message the server's own
+ * @param {boolean} isHunk
+ */
+function refusedWords(code, details, message, isHunk) {
+  if (code === 'REVIEW_CLASH') {
+    const paths = Array.isArray(details.paths) && details.paths.length ? details.paths.join(', ') : 'the files';
+    return `This conflicts with what is at ${paths} now. Nothing was changed.`;
+  }
+  if (code !== 'HUNK_GONE') return message;
+  if (!isHunk && !details.gone) {
+    return 'The review has changed since you saw it. Nothing was changed. Read what is new, then decide again.';
+  }
+  return `${goneWords(details.by, details.decision)} Nothing was changed.`;
+}
+
+/**
+ * Text from outside with what can't be seen, or reorders what is read, written out.
+ *
+ * @param {string} text
+ */
+function harmless(text) {
+  return text.replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
+    const number = character.codePointAt(0) ?? 0;
+    if (number < 0x100) return `\\x${number.toString(16).padStart(2, '0')}`;
+    const digits = number.toString(16);
+    return number < 0x10000 ? `\\u${digits.padStart(4, '0')}` : `\\U${digits.padStart(8, '0')}`;
+  });
+}
+
+module.exports = { counted, fileWords, goneWords, harmless, linesOf, NOTHING, refusedWords, title, words };

@@ -1,0 +1,252 @@
+// The connection to the agent server of this user on this machine, where one runs: its private socket, one JSON object a line.
+// src/drawbridge/protocols/local_ipc.py describes the messages.
+'use strict';
+
+const { randomUUID } = require('node:crypto');
+const fs = require('node:fs/promises');
+const net = require('node:net');
+const os = require('node:os');
+const path = require('node:path');
+
+const { Lines } = require('./lines');
+
+/** Bytes of the longest line, as the server has it. */
+const LONGEST_LINE = 64 * 1024 * 1024;
+
+/** Milliseconds between two searches for a server: at first, and at most. */
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 5000;
+
+/** Milliseconds between two searches for a server that has started after the connected one. */
+const LOOK = 5000;
+
+/** Milliseconds that a server has to welcome this editor; an earlier version never does. */
+const WELCOME = 5000;
+
+/** Milliseconds of the longest wait for an answer: git looks at all files of a directory. */
+const ANSWER = 60_000;
+
+const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
+const NO_ANSWER = 'The agent server has not answered in time. The list shows what is left to decide.';
+const LOST = 'The connection to the agent server has ended. Once it is back, the list shows what is left to decide.';
+
+/** Why there is no answer; the text is for the person. `code` and `details` are those of the client protocol. */
+class Refused extends Error {
+  /**
+   * @param {string} text
+   * @param {string} code
+   * @param {any} details
+   */
+  constructor(text, code = '', details = null) {
+    super(text);
+    this.code = code;
+    /** @type {Record<string, any>} */
+    this.details = typeof details === 'object' && details !== null ? details : {};
+  }
+}
+
+/**
+ * @returns {Promise<string[]>} the paths where a server may listen, newest first; none where the directory is missing or
+ *   open to other users
+ */
+async function addresses() {
+  const state = process.env.XDG_STATE_HOME ?? '';
+  const base = state.startsWith('/') ? state : path.join(os.homedir(), '.local', 'state');
+  const place = path.join(base, 'drawbridge', 'serve');
+  try {
+    const [names, { uid, mode }] = await Promise.all([fs.readdir(place), fs.stat(place)]);
+    if (uid !== process.geteuid?.() || mode & 0o077) return [];
+    const sockets = names.filter((name) => name.endsWith('.sock')).sort();
+    return sockets.reverse().map((name) => path.join(place, name));
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * @param {string} address
+ * @returns {Promise<net.Socket | null>} null if nobody listens there
+ */
+function dial(address) {
+  return new Promise((resolve) => {
+    const socket = net.connect(address);
+    socket.once('error', () => resolve(null));
+    socket.once('connect', () => resolve(socket));
+  });
+}
+
+/**
+ * @typedef {Object} Around what surrounds the connection
+ * @property {() => {editor: string, folders: string[]}} about this editor
+ * @property {(isConnected: boolean) => void} connected a server that knows reviews is there, or is not there any more
+ * @property {(change: {project: string, by: string}) => void} changed a review has changed
+ * @property {(text: string) => void} log
+ */
+
+class ServerLink {
+  /** @param {Around} around */
+  constructor(around) {
+    this._around = around;
+    /** @type {net.Socket | null} */
+    this._socket = null;
+    this._address = '';
+    this._isWelcome = false;
+    this._isClosed = false;
+    this._isLooking = false;
+    this._pause = FIRST_PAUSE;
+    /** @type {NodeJS.Timeout | undefined} the next search */
+    this._timer = undefined;
+    /** @type {Map<string, (answer: any) => void>} what waits for an answer, by the request's id */
+    this._waiting = new Map();
+    /** @type {Set<() => void>} called once a server has welcomed this editor, or will not */
+    this._arrivals = new Set();
+  }
+
+  get isConnected() {
+    return this._isWelcome;
+  }
+
+  /** Searches for a server, and resolves once one is connected, or there is none that knows reviews. */
+  async arrived() {
+    await this.look();
+    if (!this._isWelcome && this._socket) await new Promise((resolve) => this._arrivals.add(() => resolve(null)));
+  }
+
+  _arrive() {
+    for (const arrive of this._arrivals) arrive();
+    this._arrivals.clear();
+  }
+
+  dispose() {
+    this._isClosed = true;
+    clearTimeout(this._timer);
+    this._socket?.destroy();
+  }
+
+  /** Searches for a server now: the newest that listens. */
+  async look() {
+    if (this._isLooking || this._isClosed) return;
+    this._isLooking = true;
+    clearTimeout(this._timer);
+    try {
+      await this._look();
+    } finally {
+      this._isLooking = false;
+    }
+    if (this._isClosed) return;
+    clearTimeout(this._timer);
+    this._timer = setTimeout(() => this.look(), this._socket ? LOOK : this._pause);
+    this._pause = Math.min(2 * this._pause, LONGEST_PAUSE);
+  }
+
+  async _look() {
+    for (const address of await addresses()) {
+      if (this._socket && address === this._address) return;
+      const socket = await dial(address);
+      if (!socket) continue;
+      if (this._isClosed) return void socket.destroy();
+      const earlier = this._socket;
+      if (earlier) this._ended(earlier);
+      earlier?.destroy();
+      void this._serve(socket, address);
+      return;
+    }
+  }
+
+  /** The folders of this window may have changed. */
+  introduce() {
+    this._send({ type: 'bridge', ...this._around.about(), reviews: true, offers: false });
+  }
+
+  /**
+   * The answer to one request.
+   *
+   * @param {Record<string, any>} message
+   * @returns {Promise<any>}
+   * @throws {Refused}
+   */
+  async request(message) {
+    if (!this._isWelcome) throw new Refused(NO_SERVER);
+    const id = randomUUID();
+    const answer = await new Promise((resolve) => {
+      const late = setTimeout(() => resolve({ code: 'LATE', text: NO_ANSWER }), ANSWER);
+      this._waiting.set(id, (found) => {
+        clearTimeout(late);
+        resolve(found);
+      });
+      this._send({ ...message, id });
+    });
+    this._waiting.delete(id);
+    if (answer.code) throw new Refused(answer.text, answer.code, answer.details);
+    return answer;
+  }
+
+  /**
+   * @param {net.Socket} socket
+   * @param {string} address
+   */
+  async _serve(socket, address) {
+    this._socket = socket;
+    this._address = address;
+    const lines = new Lines(LONGEST_LINE);
+    const welcome = setTimeout(() => {
+      this._arrive();
+      this._around.log(
+        'the agent server is an earlier version, which shows no reviews in VS Code: update and restart it',
+      );
+    }, WELCOME);
+    this.introduce();
+    try {
+      for await (const bytes of socket) {
+        for (const line of lines.feed(bytes)) {
+          const message = JSON.parse(line.toString('utf8'));
+          if (message.type === 'welcome') clearTimeout(welcome);
+          if (socket === this._socket) this._received(message);
+        }
+      }
+    } catch (error) {
+      if (socket === this._socket && !this._isClosed)
+        this._around.log(`the connection to the agent server has ended: ${error}`);
+    }
+    clearTimeout(welcome);
+    socket.destroy();
+    this._ended(socket);
+  }
+
+  /** @param {net.Socket} socket */
+  _ended(socket) {
+    if (socket !== this._socket) return; // another one has taken its place
+    this._socket = null;
+    if (this._isWelcome) this._pause = FIRST_PAUSE;
+    this._isWelcome = false;
+    this._arrive();
+    for (const answer of this._waiting.values()) answer({ code: 'LOST', text: LOST });
+    if (this._isClosed) return;
+    this._around.connected(false);
+    clearTimeout(this._timer);
+    this._timer = setTimeout(() => this.look(), this._pause);
+  }
+
+  /** @param {any} message Later servers send more: what is not known is ignored. */
+  _received(message) {
+    switch (message.type) {
+      case 'welcome':
+        this._isWelcome = true;
+        this._around.connected(true);
+        return this._arrive();
+      case 'review':
+      case 'reviews':
+        return this._waiting.get(message.id)?.(message);
+      case 'review_changed':
+        return this._around.changed(message);
+      default:
+    }
+  }
+
+  /** @param {object} message */
+  _send(message) {
+    if (this._socket && !this._socket.destroyed) this._socket.write(JSON.stringify(message) + '\n');
+  }
+}
+
+module.exports = { addresses, NO_SERVER, Refused, ServerLink };

@@ -1,0 +1,112 @@
+// The read-only documents of a diff: a file without its changes, or what the review has of a file that is not there as text.
+'use strict';
+
+const fs = require('node:fs/promises');
+
+const { before } = require('./review_model');
+
+const SCHEME = 'drawbridge-review';
+
+/**
+ * @typedef {'before' | 'removed' | 'added'} Side `removed`, `added`: the texts of the file's only hunk
+ * @typedef {(project: string, name: string) => Found | undefined} Find
+ *
+ * @typedef {{path: string, version: string, file?: import('./review_words').ReviewedFile}} Found
+ */
+
+class TextsBefore {
+  /**
+   * @param {typeof import('vscode')} vscode the API
+   * @param {Find} find the file of a review; without `file` if nothing in it is to be decided any more
+   * @param {() => void} outdated is called if a file is not what its review is about
+   */
+  constructor(vscode, find, outdated) {
+    this._vscode = vscode;
+    this._find = find;
+    this._outdated = outdated;
+    /** @type {Map<string, string>} the last text of each open document */
+    this._last = new Map();
+    /** @type {string} the version of the review that was last reported as outdated: one report of each is enough */
+    this._reported = '';
+    /** @type {import('vscode').EventEmitter<import('vscode').Uri>} */
+    this._changed = new vscode.EventEmitter();
+    const { workspace } = vscode;
+    this._parts = [
+      this._changed,
+      workspace.registerTextDocumentContentProvider(SCHEME, {
+        onDidChange: this._changed.event,
+        provideTextDocumentContent: (uri) => this._provide(uri),
+      }),
+      workspace.onDidCloseTextDocument(({ uri }) => this._last.delete(String(uri))),
+    ];
+  }
+
+  dispose() {
+    for (const part of this._parts) part.dispose();
+  }
+
+  /**
+   * @param {string} project
+   * @param {string} name the file's path in the review
+   * @param {Side} side
+   * @param {string} path VS Code takes the language from it
+   */
+  uri(project, name, side, path) {
+    return this._vscode.Uri.from({ scheme: SCHEME, path, query: JSON.stringify([project, name, side]) });
+  }
+
+  /** A review has changed: open documents show it. */
+  changed() {
+    for (const { uri } of this._vscode.workspace.textDocuments) if (uri.scheme === SCHEME) this._changed.fire(uri);
+  }
+
+  /** @param {import('vscode').Uri} uri */
+  async _provide(uri) {
+    const text = await this._text(uri);
+    if (text !== null) this._last.set(String(uri), text);
+    const last = this._last.get(String(uri));
+    if (last === undefined) throw new Error('The file has changed since the list was made. Select the change again.');
+    return last;
+  }
+
+  /**
+   * @param {import('vscode').Uri} uri
+   * @returns {Promise<string | null>} null: not known now, and what was shown stays
+   */
+  async _text(uri) {
+    const [project, name, side] = JSON.parse(uri.query);
+    const found = this._find(project, name);
+    if (!found) return null;
+    if (side !== 'before')
+      return found.file ? shown(found.file.hunks.map((hunk) => textOf(hunk, side)).join('')) : null;
+    try {
+      const text = await fs.readFile(found.path, 'utf8');
+      const whole = found.file ? before(text, found.file) : text;
+      if (whole !== null) return shown(whole);
+    } catch {
+      return null; // it was removed
+    }
+    if (this._reported !== found.version) this._outdated();
+    this._reported = found.version;
+    return null;
+  }
+}
+
+/**
+ * @param {import('./review_words').Hunk} hunk
+ * @param {string} side
+ */
+function textOf(hunk, side) {
+  return side === 'added' ? hunk.added : hunk.removed;
+}
+
+/**
+ * VS Code shows a file without its byte order mark.
+ *
+ * @param {string} text
+ */
+function shown(text) {
+  return text.replace(/^\ufeff/, '');
+}
+
+module.exports = { TextsBefore };

@@ -1,0 +1,341 @@
+--- What runs have changed and nobody has decided: as a quickfix list and in the buffers of the files, decided by the person.
+---
+--- The server has the review. The bridge sends it here at each change, and decisions there.
+local buffers = require('drawbridge.buffers')
+local link = require('drawbridge.link')
+local marks = require('drawbridge.changes_marks')
+local written = require('drawbridge.buffers_written')
+
+local M = {}
+
+local LIST_LINES = 10 -- the most lines of the quickfix window
+
+---@class drawbridge.ReviewedFile See `ReviewedFile` in the bridge.
+---@field path string
+---@field name string
+---@field shown string
+---@field hunks drawbridge.Hunk[]
+---@field has_lines boolean
+---@field was_deleted boolean
+---@field text string
+
+---@class drawbridge.Comment See `ReviewedComment` in the bridge.
+---@field id string
+---@field path string
+---@field shown string
+---@field first integer
+---@field last integer
+---@field has_place boolean
+---@field text string
+---@field is_draft boolean
+
+---@class drawbridge.Review
+---@field version string
+---@field title string
+---@field files drawbridge.ReviewedFile[]
+---@field comments drawbridge.Comment[]
+---@field drafts string
+
+local review ---@type drawbridge.Review?
+local by_path = {} ---@type table<string, drawbridge.ReviewedFile>
+local list ---@type integer? The id of the quickfix list.
+local listed = {} ---@type {file?: drawbridge.ReviewedFile, hunk?: drawbridge.Hunk}[] By line of that list; {}: a comment.
+local group ---@type integer?
+
+local function say(command, text, level)
+  require('drawbridge.message').answer(('%s: %s'):format(command, text), level or 'warn')
+end
+
+local function file_of(buffer)
+  return buffers.is_file(buffer) and by_path[buffers.canonical(vim.api.nvim_buf_get_name(buffer))] or nil
+end
+
+local function draw(buffer)
+  if not vim.api.nvim_buf_is_loaded(buffer) then
+    return
+  end
+  local file = file_of(buffer)
+  if file then
+    marks.draw(
+      buffer,
+      file,
+      vim.tbl_filter(function(comment)
+        return comment.path == file.path and comment.has_place
+      end, review and review.comments or {})
+    )
+  else
+    marks.clear(buffer)
+  end
+end
+
+local function watch()
+  if group then
+    return
+  end
+  group = vim.api.nvim_create_augroup('drawbridge_changes', {})
+  vim.api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufWinEnter', 'FileChangedShellPost' }, {
+    group = group,
+    callback = function(args)
+      -- A file that is read has lost its marks once the event is over.
+      vim.schedule(function()
+        draw(args.buf)
+      end)
+    end,
+  })
+  vim.api.nvim_create_autocmd('BufWritePost', {
+    group = group,
+    callback = function(args)
+      if file_of(args.buf) then
+        link.send('review_outdated', { path = vim.api.nvim_buf_get_name(args.buf) })
+      end
+    end,
+  })
+  vim.api.nvim_create_autocmd('BufWipeout', {
+    group = group,
+    callback = function(args)
+      marks.clear(args.buf)
+    end,
+  })
+end
+
+--- Shows files as they are on disk, except those with unsaved changes. `before` and `now`: files of the review by their paths.
+local function reload(before, now)
+  local loop = vim.uv or vim.loop
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) and not vim.bo[buffer].modified then
+      local name = vim.api.nvim_buf_get_name(buffer)
+      local path = buffers.canonical(name)
+      local was_missing = before[path] and before[path].was_deleted
+      if (before[path] or now[path]) and loop.fs_stat(name) then
+        written.read_again(buffer, not was_missing)
+      end
+    end
+  end
+end
+
+local function is_current()
+  return list ~= nil and vim.fn.getqflist({ id = 0 }).id == list
+end
+
+--- The line of the list that is about the same change as the line `index` was, else the same line.
+local function same_line(before, index)
+  local was = before[index]
+  for line, one in ipairs(was and was.hunk and listed or {}) do
+    if one.hunk and one.hunk.id == was.hunk.id then
+      return line
+    end
+  end
+  return math.max(1, math.min(index, #listed))
+end
+
+--- Fills the quickfix list. `is_new`: as a list of its own, unless the current one is about changes already.
+local function fill(is_new)
+  local before, items = listed, {}
+  listed = {}
+  for _, file in ipairs(review and review.files or {}) do
+    local hunks = #file.hunks > 0 and file.hunks or { false }
+    for _, hunk in ipairs(hunks) do
+      items[#items + 1] = {
+        filename = file.path,
+        module = file.shown,
+        lnum = (hunk and hunk.row or 0) + 1,
+        col = 1,
+        text = hunk and hunk.text or file.text,
+      }
+      listed[#items] = { file = file, hunk = hunk or nil }
+    end
+  end
+  for _, comment in ipairs(review and review.comments or {}) do
+    items[#items + 1] =
+      { filename = comment.path, module = comment.shown, lnum = comment.first + 1, col = 1, text = comment.text }
+    listed[#items] = {}
+  end
+  local what = { items = items, title = 'Drawbridge: ' .. (review and review.title or 'no review') }
+  if is_new and not is_current() then
+    vim.fn.setqflist({}, ' ', what)
+    list = vim.fn.getqflist({ id = 0 }).id
+  elseif list and vim.fn.getqflist({ id = list }).id == list then
+    what.id = list
+    what.idx = same_line(before, vim.fn.getqflist({ id = list, idx = 0 }).idx)
+    vim.fn.setqflist({}, 'r', what)
+  end
+end
+
+--- Opens the window of the list, unless the person is typing by now. The focus stays.
+local function open_list()
+  if vim.api.nvim_get_mode().mode ~= 'n' or vim.fn.getcmdwintype() ~= '' then
+    return
+  end
+  local window = vim.api.nvim_get_current_win()
+  vim.cmd(('botright copen %d'):format(math.min(#listed, LIST_LINES)))
+  vim.api.nvim_set_current_win(window)
+end
+
+--- Called by the bridge.
+---@param params {review?: drawbridge.Review, wanted: boolean} Without a review none is shown any more.
+function M.show_review(params)
+  local before = by_path
+  review, by_path = params.review, {}
+  for _, file in ipairs(review and review.files or {}) do
+    if file.has_lines then
+      by_path[file.path] = file
+    end
+  end
+  if review then
+    require('drawbridge.view_bar').define_highlights()
+    watch()
+    reload(before, by_path)
+  elseif group then
+    vim.api.nvim_del_augroup_by_id(group)
+    group = nil
+  end
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    draw(buffer)
+  end
+  fill(params.wanted and review and #review.files + #review.comments > 0)
+  if params.wanted and #listed > 0 then
+    open_list()
+  end
+end
+
+--- The bridge has ended: nothing can be decided any more.
+function M.stop()
+  if review then
+    M.show_review({ wanted = false })
+  end
+end
+
+--- `:DrawbridgeChanges`: asks the server, by the bridge, for the review of the current directory or file.
+function M.open()
+  if not link.attached() then
+    return say(':DrawbridgeChanges', 'the bridge is not running (:DrawbridgeStart)')
+  end
+  local buffer = vim.api.nvim_get_current_buf()
+  local path = buffers.is_file(buffer) and vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buffer), ':p') or ''
+  link.send('review_wanted', { folder = vim.fn.getcwd(), path = path })
+end
+
+--- The file and the hunk that a command is about; or why there is none.
+---@param whole boolean Whether it is about the whole file.
+---@return drawbridge.ReviewedFile?
+---@return drawbridge.Hunk?
+---@return string?
+local function chosen(whole)
+  local line = vim.api.nvim_win_get_cursor(0)[1]
+  if vim.bo.buftype == 'quickfix' and is_current() and listed[line] then
+    local one = listed[line]
+    if not one.file then
+      return nil, nil, 'this line is a comment'
+    elseif whole then
+      return one.file
+    elseif not one.hunk then
+      return nil, nil, 'too large to show (only whole files can be decided)'
+    elseif one.file.has_lines and marks.has_lines(one.hunk) then
+      return nil, nil, 'go to the change first (Enter)'
+    end
+    return one.file, one.hunk
+  end
+  local buffer = vim.api.nvim_get_current_buf()
+  local file = file_of(buffer)
+  if not file then
+    return nil, nil, 'this file has nothing to review'
+  end
+  local hunk = not whole and marks.at(buffer, line - 1) or nil
+  if not whole and not hunk then
+    return nil, nil, 'no change is at the cursor (]c goes to one)'
+  end
+  return file, hunk
+end
+
+--- Sends a decision. The answer comes as another review, and as a message of the bridge.
+---@param command string
+---@param decision 'keep'|'undo'
+---@param whole boolean Whether it is about all changes of the file.
+function M.decide(command, decision, whole)
+  if not link.attached() then
+    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+  elseif not review then
+    return say(command, 'no changes are shown (:DrawbridgeChanges)')
+  end
+  local file, hunk, problem = chosen(whole)
+  if not file then
+    return say(command, problem)
+  end
+  local buffer = decision == 'undo' and buffers.find(file.path)
+  if buffer and vim.bo[buffer].modified then
+    return say(command, 'save or discard your unsaved changes first')
+  end
+  link.send('review_decided', {
+    decision = decision,
+    version = review.version,
+    hunk = hunk and hunk.id,
+    file = not hunk and file.name or nil,
+  })
+end
+
+--- The lines of a buffer as they are in its file.
+local function text_of(buffer, first, last)
+  local ending = vim.bo[buffer].fileformat == 'dos' and '\r\n' or '\n'
+  local text = table.concat(vim.api.nvim_buf_get_lines(buffer, first - 1, last, true), ending) .. ending
+  return (first == 1 and vim.bo[buffer].bomb and '\239\187\191' or '') .. text
+end
+
+--- `:DrawbridgeComment`: a draft on these lines.
+---@param text string
+---@param first integer 1-based.
+---@param last integer 1-based, inclusive.
+function M.comment(text, first, last)
+  local command, buffer = ':DrawbridgeComment', vim.api.nvim_get_current_buf()
+  local file = file_of(buffer)
+  if not link.attached() then
+    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+  elseif not review then
+    return say(command, 'no changes are shown (:DrawbridgeChanges)')
+  elseif not file then
+    return say(command, 'this file has nothing to review')
+  elseif vim.trim(text) == '' then
+    return say(command, 'write the comment after the command')
+  elseif vim.bo[buffer].modified then
+    return say(command, 'save or discard your unsaved changes first')
+  end
+  link.send('review_commented', {
+    file = file.name,
+    line = first,
+    end_line = last,
+    quote = text_of(buffer, first, last),
+    text = text,
+  })
+end
+
+--- `:DrawbridgeComment!`: removes the draft at the cursor.
+function M.remove_comment()
+  local command = ':DrawbridgeComment!'
+  if not link.attached() then
+    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+  end
+  local row = vim.api.nvim_win_get_cursor(0)[1] - 1
+  local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
+  if not comment then
+    return say(command, 'no draft is at the cursor')
+  end
+  link.send('review_comment_removed', { comment = comment.id })
+end
+
+--- `:DrawbridgeSendComments`: sends all drafts to the agent.
+---@param text string What the prompt begins with.
+function M.send_comments(text)
+  local command = ':DrawbridgeSendComments'
+  if not link.attached() then
+    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+  elseif not review then
+    return say(command, 'no changes are shown (:DrawbridgeChanges)')
+  end
+  for _, comment in ipairs(review.comments) do
+    if comment.is_draft then
+      return link.send('review_submitted', { drafts = review.drafts, text = text })
+    end
+  end
+  say(command, 'there are no drafts to send')
+end
+
+return M

@@ -1,0 +1,122 @@
+"""The messages of a conversation in Claude Code's own file, read from its end. ``transcript`` has what its lines contain."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.base import Earlier, EarlierMessage
+from drawbridge.agents.claude import transcript
+from drawbridge.agents.claude.sessions import directory_of, known
+
+CHUNK: Final = 256 * 1024
+SEARCHED_BYTES: Final = 16 * 1024 * 1024
+"""That are read for one page at most. A page without messages has the position at which the next one continues."""
+
+LONGEST_LINE: Final = 8 * 1024 * 1024
+"""Longer lines, mostly pictures, are skipped."""
+
+
+class _Time(Struct):
+    timestamp: str = ""
+
+
+_time: Final = msgspec.json.Decoder(_Time)
+
+
+def messages(
+    path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
+) -> Earlier:
+    """The last ``limit`` messages, of ``size`` bytes at most, that were written between two times, before the offset ``end``
+    (None: the end of the file). Blocking. Empty if the directory has no such conversation.
+    """
+    if not known(path, session_id):
+        return Earlier((), None)
+    try:
+        file = os.open(
+            directory_of(path) / f"{session_id}.jsonl", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        )
+    except OSError:
+        return Earlier((), None)
+    try:
+        found = os.fstat(file)
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+            return Earlier((), None)
+        return _page(
+            file, session_id, after, before, min(end if end is not None else found.st_size, found.st_size), limit, size
+        )
+    finally:
+        os.close(file)
+
+
+def _page(file: int, session_id: str, after: datetime, before: datetime, end: int, limit: int, size: int) -> Earlier:
+    found: list[EarlierMessage] = []
+    used, at = 0, end
+    for offset, line in _backwards(file, end):
+        moment = _moment(line)
+        if moment is not None and moment <= after:
+            return Earlier(tuple(reversed(found)), None)
+        message = None if moment is None or moment >= before else _message(line, session_id, moment)
+        if message is not None:
+            used += len(line)
+            if len(found) == limit or (found and used > size):
+                return Earlier(tuple(reversed(found)), at)
+            found.append(message)
+        at = offset
+        if end - at > SEARCHED_BYTES:
+            return Earlier(tuple(reversed(found)), at)
+    return Earlier(tuple(reversed(found)), None)
+
+
+def _backwards(file: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The lines that begin before ``end``, the last one first, each with its offset. One that is too long is empty."""
+    rest: list[bytes] = []
+    length = 0
+    while end > 0:
+        start = max(0, end - CHUNK)
+        data = os.pread(file, end - start, start)
+        if len(data) != end - start:
+            return  # the file was cut meanwhile
+        *lines, last = data.split(b"\n")
+        if lines:
+            first, *others = [*lines, last]
+            offset = end - len(last)
+            yield offset, _line(last, rest, length)
+            for line in reversed(others[:-1]):
+                offset -= len(line) + 1
+                yield offset, line
+            rest, length = [first], len(first)
+        else:
+            rest = [last, *rest] if length <= LONGEST_LINE else rest
+            length += len(last)
+        end = start
+    yield 0, _line(b"", rest, length)
+
+
+def _line(begin: bytes, rest: list[bytes], length: int) -> bytes:
+    return b"" if len(begin) + length > LONGEST_LINE else b"".join([begin, *rest])
+
+
+def _moment(line: bytes) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(_time.decode(line).timestamp)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo is not None else None
+
+
+def _message(line: bytes, session_id: str, moment: datetime) -> EarlierMessage | None:
+    match transcript.entry(line, session_id):
+        case transcript.Prompt(uuid, turn, text):
+            return EarlierMessage(moment, uuid, prompt=text, turn=turn or uuid)
+        case transcript.Message(uuid, data):
+            return EarlierMessage(moment, uuid, line=data)
+        case _:
+            return None

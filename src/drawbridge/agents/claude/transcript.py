@@ -1,0 +1,264 @@
+"""The conversation that Claude Code keeps of a session, a line at a time, as the history and clients have it. Pure.
+
+It is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. They contain far more than
+messages (whole requests, copies of files): only the messages themselves are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents.claude import conversation as claude
+
+NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
+"""How texts begin that the CLI itself writes in place of the person's prompt."""
+
+INTERRUPTED: Final = "[Request interrupted by user"
+REJECTED: Final = "user-rejected"
+
+LONGEST_MODE: Final = 40
+
+TURN_CONTINUES: Final = ("tool_use", "pause_turn")
+"""Stop reasons of a message after which the turn continues."""
+
+
+Fate = Literal["ran", "rejected", "denied"]
+"""It was rejected by the person at the terminal, or denied by something else: a hook, a rule."""
+
+
+class Call(Struct, frozen=True):
+    """The agent wants a tool called."""
+
+    id: str
+    name: str
+    input: Raw
+
+
+class Result(Struct, frozen=True):
+    """The result of a call."""
+
+    id: str
+    fate: Fate
+
+
+class Prompt(Struct, frozen=True):
+    """The person's prompt. ``turn`` is empty for a prompt that was typed while the agent worked, which begins no turn.
+
+    ``foreign``: another process wrote it, which continues the same conversation (``claude -p --resume``, the server itself).
+    """
+
+    uuid: str
+    turn: str
+    text: str
+    foreign: bool = False
+
+
+class Message(Struct, frozen=True):
+    """A message as the CLI's stream would have it: ``data`` is a JSON object in one line."""
+
+    uuid: str
+    data: bytes
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+    interrupted: bool = False
+    text: str = ""
+    """The agent's text in it."""
+    foreign: bool = False
+    ends_turn: bool = False
+    """Nothing of the main agent follows in its turn."""
+
+
+class Mode(Struct, frozen=True):
+    """The permission mode is this one from here on."""
+
+    mode: str
+
+
+class Context(Struct, frozen=True):
+    """What a hook has handed over to the model, as ``additionalContext`` of its answer."""
+
+    uuid: str
+    event: str
+    texts: tuple[str, ...]
+
+
+Entry = Prompt | Message | Mode | Context
+
+
+class _Line(Struct, rename="camel"):
+    type: str = ""
+    uuid: str = ""
+    prompt_id: str = ""
+    is_meta: bool = False
+    is_sidechain: bool = False
+    is_compact_summary: bool = False
+    entrypoint: str = ""
+    attachment: Raw = Raw(b"null")
+    message: Raw = Raw(b"null")
+    permission_mode: str = ""
+    tool_denial_kind: str | None = None
+    tool_use_result: Raw = Raw(b"null")
+
+
+class _Change(Struct, omit_defaults=True):
+    """What a tool has changed in a file. The rest of its result, such as the whole file, is not read."""
+
+    type: str = ""
+    structuredPatch: list[Any] = []  # noqa: N815 - the CLI's own name
+    content: str = ""
+    """Of a file that was created."""
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str = ""
+    id: str = ""
+    name: str = ""
+    input: Raw = Raw(b"{}")
+    tool_use_id: str = ""
+
+
+class _Message(Struct):
+    content: str | list[_Block] = ""
+    stop_reason: Any = None
+
+
+class _Origin(Struct, frozen=True):
+    kind: str = "human"
+
+
+class _Attachment(Struct, rename="camel"):
+    type: str = ""
+    prompt: str | list[_Block] = ""
+    command_mode: str = "prompt"
+    origin: _Origin = _Origin()
+
+
+class _Kind(Struct):
+    type: str = ""
+
+
+class _HookContext(Struct, rename="camel"):
+    content: tuple[str, ...] = ()
+    hook_event: str = ""
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+_message: Final = msgspec.json.Decoder(_Message)
+_attachment: Final = msgspec.json.Decoder(_Attachment)
+_kind: Final = msgspec.json.Decoder(_Kind)
+_hook_context: Final = msgspec.json.Decoder(_HookContext)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def entry(line: bytes, session_id: str) -> Entry | None:
+    """The event in a line of the file; None if it is not for people."""
+    read = claude.parsed(line.strip())
+    if read is None:
+        return None
+    try:
+        found = _line.decode(read[1])
+        if found.type == "permission-mode":
+            return Mode(found.permission_mode[:LONGEST_MODE])
+        if found.type == "attachment":
+            return _attached(found)
+        if found.type not in ("user", "assistant") or found.is_meta or found.is_compact_summary or not found.uuid:
+            return None
+        message = _message.decode(found.message)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    blocks = _blocks(message.content)
+    if found.type == "user" and not found.is_sidechain and not any(block.type == "tool_result" for block in blocks):
+        words = "\n".join(block.text for block in blocks if block.type == "text")
+        if words.lstrip().startswith(NOT_SAID):
+            return None
+        if not words.startswith(INTERRUPTED):
+            return Prompt(found.uuid, found.prompt_id, words, _foreign(found))
+    return _from_agent(found, blocks, session_id, ends=message.stop_reason not in (None, "", *TURN_CONTINUES))
+
+
+def _attached(found: _Line) -> Prompt | Context | None:
+    if _kind.decode(found.attachment).type != "hook_additional_context":
+        return _queued(found)
+    handed = _hook_context.decode(found.attachment)
+    return Context(found.uuid, handed.hook_event, handed.content) if found.uuid else None
+
+
+def _queued(found: _Line) -> Prompt | None:
+    """A prompt that was typed while the agent worked and taken with a tool's result; it is in the record as an attachment."""
+    queued = _attachment.decode(found.attachment)
+    if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
+        return None
+    words = "\n".join(block.text for block in _blocks(queued.prompt) if block.type == "text")
+    if not found.uuid or not words or words.lstrip().startswith(NOT_SAID):
+        return None
+    return Prompt(found.uuid, "", words, _foreign(found))
+
+
+def _blocks(content: str | list[_Block]) -> list[_Block]:
+    return [_Block("text", content)] if isinstance(content, str) else content
+
+
+def _foreign(found: _Line) -> bool:
+    return found.entrypoint.startswith("sdk")
+
+
+def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bool) -> Message:
+    data: dict[str, Any] = {
+        "type": found.type,
+        "message": found.message,
+        # A subagent's message; the record does not contain which call began it.
+        "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
+        "session_id": session_id,
+        "uuid": found.uuid,
+    }
+    change = _change(found.tool_use_result)
+    if change is not None:
+        data["tool_use_result"] = change
+    return Message(
+        uuid=found.uuid,
+        data=_encode(data),
+        calls=tuple(Call(block.id, block.name, block.input) for block in blocks if block.type == "tool_use"),
+        results=tuple(Result(block.tool_use_id, _fate(found)) for block in blocks if block.type == "tool_result"),
+        interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
+        and found.type == "user",
+        text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
+        foreign=_foreign(found),
+        ends_turn=ends and not found.is_sidechain,
+    )
+
+
+def _change(result: Raw) -> _Change | None:
+    """The change to a file in a tool's result; None if it has none."""
+    try:
+        found = msgspec.json.decode(result, type=_Change)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if found.type != "create":
+        found.content = ""
+    return found if found.structuredPatch or found.content else None
+
+
+def _fate(found: _Line) -> Fate:
+    if found.tool_denial_kind is None:
+        return "ran"
+    return "rejected" if found.tool_denial_kind == REJECTED else "denied"
+
+
+class _Place(Struct):
+    uuid: str = ""
+
+
+class _Record(Struct):
+    message: _Place
+
+
+def place(record: bytes) -> str:
+    """Which line of the file a line of the history was made from; "" for none."""
+    try:
+        return msgspec.json.decode(record, type=_Record).message.uuid
+    except msgspec.MsgspecError:
+        return ""

@@ -1,0 +1,66 @@
+"""Reads what agents report about themselves: fields of any type, bounded in number and length. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.agents.base import Todo
+from drawbridge.agents.output import readable, valid
+
+LONGEST_NAME: Final = 200
+LONGEST_TEXT: Final = 500
+LONGEST_DESCRIPTION: Final = 200
+"""Characters."""
+
+MOST: Final = 200
+"""Entries of one list."""
+
+Found = TypeVar("Found")
+
+
+def decoded(data: bytes | Raw, kind: type[Found]) -> Found | None:
+    """The JSON in ``data`` as ``kind``; None if it has another shape."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def each(given: object, read: Callable[[Any], Found | None]) -> tuple[Found, ...]:
+    """The entries of a list that ``read`` understands; empty if it is not a list."""
+    items: Iterable[Any] = given[:MOST] if isinstance(given, list) else ()
+    return tuple(found for found in map(read, items) if found is not None)
+
+
+def name_of(given: object) -> str | None:
+    """One line of at most ``LONGEST_NAME`` readable characters; None if it is empty or not a text."""
+    return text_of(given, LONGEST_NAME)
+
+
+def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
+    """One line of at most ``longest`` readable characters; None if it is empty or not a text."""
+    if not isinstance(given, str):
+        return None
+    line = " ".join(readable(valid(given[: 2 * longest])).split())
+    return (line if len(line) <= longest else f"{line[: longest - 1]}…") or None
+
+
+def count_of(given: object) -> int | None:
+    """A number that is not negative and that JSON can represent exactly; None for anything else."""
+    if isinstance(given, float) and 0 <= given < 2**53:
+        given = int(given)
+    return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None
+
+
+def todo_of(given: Any) -> Todo | None:
+    """An entry of a todo list with ``content`` and ``status``, as Claude Code and the Agent Client Protocol have it."""
+    if not isinstance(given, dict):
+        return None
+    words, status = text_of(given.get("content")), given.get("status")
+    if words is None or status not in ("pending", "in_progress", "completed"):
+        return None
+    return Todo(words, status, text_of(given.get("activeForm")))

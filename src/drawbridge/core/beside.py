@@ -1,0 +1,38 @@
+"""Blocking calls beside each other, for a limited time, whatever they wait for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def each(function: Callable[[Item], Result], items: Sequence[Item], seconds: float) -> list[Result | None]:
+    """The result for each item; None where there is none after ``seconds``: that thread is left behind, and does not keep
+    the process from ending. A ``ThreadPoolExecutor`` would. Raises the first exception of a call."""
+    done: SimpleQueue[tuple[int, Result | None, Exception | None]] = SimpleQueue()
+
+    def call(number: int, item: Item) -> None:
+        try:
+            done.put((number, function(item), None))
+        except Exception as error:
+            done.put((number, None, error))
+
+    for number, item in enumerate(items):
+        threading.Thread(target=call, args=(number, item), daemon=True).start()
+    results: list[Result | None] = [None] * len(items)
+    until = time.monotonic() + seconds
+    for _ in items:
+        try:
+            number, result, error = done.get(timeout=max(0, until - time.monotonic()))
+        except Empty:
+            break
+        if error is not None:
+            raise error
+        results[number] = result
+    return results

@@ -1,0 +1,1 @@
+"""``drawbridge doctor``: tests each connection between agents, editors and servers by using it, and names what is wrong."""

@@ -1,0 +1,105 @@
+"""Agents: installed, a version that is known to work, and whether they ask before they write."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from drawbridge.agents import catalog, registry
+from drawbridge.agents.catalog import Row
+from drawbridge.core.own_command import own_command
+from drawbridge.core.subprocesses import run_blocking
+from drawbridge.doctor.finding import Check, Finding, finding
+from drawbridge.info import guards
+from drawbridge.setup.agents import AGENTS
+
+SECONDS: Final = 6.0
+"""Gemini CLI takes 2 s to print its version."""
+
+VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def checks(directory: str) -> list[Check]:
+    """A check for each agent that is installed, and one for those that are not."""
+    found = {name: program.path for name, program in registry.programs(registry.Named()).items()}
+    installed = {name: path for name, path in found.items() if path is not None}
+    missing = [name for name in found if name not in installed]
+    versions = [
+        Check(f"{catalog.title(name)}'s program", partial(version, catalog.AGENTS[name], path))
+        for name, path in installed.items()
+    ]
+    return [
+        *versions,
+        Check("agents that are not installed", lambda: absent(missing, directory, anything=bool(installed))),
+        Check("the modes of agents", lambda: modes(list(installed), directory)),
+    ]
+
+
+def version(row: Row, path: str) -> list[Finding]:
+    problem, numbers = _version(path)
+    if problem:
+        why = f"Neither Drawbridge nor you can start {row.title}."
+        todo = f"Run `{shlex.quote(path)} --version` to see why, then install {row.title} again."
+        return [finding("agent-fails", f"{row.title} does not run: {problem}.", why, todo)]
+    shown = ".".join(map(str, numbers))
+    if numbers < row.oldest:
+        oldest = ".".join(map(str, row.oldest))
+        title = f"{row.title} {shown} is too old: Drawbridge needs {oldest} or newer."
+        why = "It lacks what Drawbridge uses to start it or to show its changes."
+        return [finding("agent-too-old", title, why, f"Update {row.title}. Its program is {path}.")]
+    found = [finding("agent-works", f"{row.title} {shown} runs ({path}).")]
+    if row.tested and numbers > row.tested:
+        tested = ".".join(map(str, row.tested))
+        title = f"{row.title} {shown} is newer than {tested}, the newest version that Drawbridge was tested with."
+        why = "It usually works. A new version may have changed what Drawbridge relies on."
+        found.append(finding("agent-newer", title, why, "If something fails, update Drawbridge."))
+    return found
+
+
+def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]:
+    """``anything``: whether another agent is installed."""
+    found = []
+    for name in names:
+        if name in AGENTS and any(guard.command for guard in guards.of_agent(AGENTS[name], directory, call=False)):
+            title = f"{catalog.title(name)} is set up, but `{catalog.AGENTS[name].program}` was not found."
+            why = "It is not on PATH, and not where its installer puts it, so a server can't start it."
+            todo = (
+                f"Install it, or add its directory to PATH. `{own_command()} setup {name} --remove` undoes the setup."
+            )
+            found.append(finding("agent-missing", title, why, todo))
+    if not anything and not found:
+        programs = ", ".join(catalog.AGENTS[name].program for name in names)
+        why = "Drawbridge shows what an agent proposes, so it needs one."
+        found.append(finding("agent-none", f"No agent was found on PATH ({programs}).", why, "Install an agent."))
+    return found
+
+
+def modes(names: list[str], directory: str) -> list[Finding]:
+    return list(_modes(names, directory))
+
+
+def _modes(names: list[str], directory: str) -> Iterator[Finding]:
+    permissions = guards.permissions(directory)
+    for name, mode in guards.ASK_MODE.items():
+        if name in names and not permissions.asks:
+            set_there = f" (mode {permissions.mode} in {permissions.file})" if permissions.mode else ""
+            title = f"{catalog.title(name)} does not ask before it writes{set_there}."
+            todo = f"If you want to decide about changes first: `{own_command()} setup {name} --ask-mode`"
+            yield finding("agent-does-not-ask", title, mode.unasked, todo)
+
+
+def _version(path: str) -> tuple[str, tuple[int, ...]]:
+    """The problem ("" for none), and the version."""
+    try:
+        ended = run_blocking([path, "--version"], seconds=SECONDS)
+    except OSError as error:
+        return (error.strerror or "it can't be started").lower(), ()
+    if ended.status is None:
+        return f"it did not print its version within {SECONDS:g} seconds", ()
+    if ended.status != 0:
+        return f"`--version` ended with code {ended.status}", ()
+    numbers = VERSION.search(ended.output.decode(errors="replace"))
+    return ("", tuple(map(int, numbers.groups()))) if numbers else ("`--version` printed no version", ())

@@ -1,0 +1,35 @@
+"""Editors: each one that the guard would ask answers within the guard's own deadline."""
+
+from __future__ import annotations
+
+import os
+
+from drawbridge import settings
+from drawbridge.doctor.finding import Check, Finding, finding
+from drawbridge.info import editors
+from drawbridge.settings.hook import HookSettings
+
+
+def checks(directory: str) -> list[Check]:
+    return [Check("the editors", lambda: check(directory))]
+
+
+def check(directory: str) -> list[Finding]:
+    guard = settings.load("hook", HookSettings, {})
+    sockets, running = editors.inspect(directory, guard.socket_dir, guard.deadline)
+    found = []
+    for editor in running:
+        found.append(finding("editor-works", f"{editor.name} (pid {editor.pid}) answers the guard."))
+    for socket in sockets:
+        if socket.state == "silent":
+            title = f"The editor at {socket.path} {socket.problem}."
+            why = "The guard can't know whether it has unsaved changes, so agents may overwrite them."
+            todo = "Answer the question that it shows. If it shows none, end that editor and start it again."
+            found.append(finding("editor-silent", title, why, todo))
+    if unseen := editors.unseen(guard.socket_dir):
+        place = os.path.dirname(unseen[0])
+        title = f"The guard does not look in {place}, where {len(unseen)} of your editors listen."
+        why = "Their unsaved changes are not protected. DRAWBRIDGE_SOCKET_DIR is set, and the guard does not know it."
+        todo = f'Put `socket_dir = ["{place}"]` under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        found.append(finding("editor-unseen", title, why, todo))
+    return found

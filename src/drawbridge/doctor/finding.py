@@ -1,0 +1,97 @@
+"""What the doctor can find. Each id is stable and always has the same severity; docs/cli.md has a table made from this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Severity: TypeAlias = Literal["ok", "note", "warning", "problem"]
+
+
+class Cause(NamedTuple):
+    """``text``: what was found, for the documentation."""
+
+    severity: Severity
+    text: str
+
+
+CAUSES: Final = {
+    "agent-works": Cause("ok", "an agent's program runs"),
+    "agent-none": Cause("note", "no agent is installed"),
+    "agent-missing": Cause("warning", "an agent calls the guard, but its program was not found"),
+    "agent-fails": Cause("problem", "an agent's program does not run, or does not print its version"),
+    "agent-too-old": Cause("warning", "an agent is older than the oldest version that works with Drawbridge"),
+    "agent-newer": Cause("note", "an agent is newer than the newest version that Drawbridge was tested with"),
+    "agent-does-not-ask": Cause("note", "an agent starts in a mode in which it writes without asking"),
+    "hook-works": Cause("ok", "the hook command in an agent's settings answers a sample call"),
+    "hook-absent": Cause("note", "an agent is installed, and nothing is set up for it"),
+    "hook-gone": Cause("problem", "a hook command needs a file that no longer exists"),
+    "hook-broken": Cause("problem", "a hook command fails, does not answer in time, or sends an invalid answer"),
+    "hook-slow": Cause("warning", "a hook command takes longer than a second"),
+    "hook-outdated": Cause("warning", "a hook is not called for all events, so it is from another version"),
+    "hook-untested": Cause("note", "a project's own command, which doctor does not run"),
+    "hooks-off": Cause("problem", "a setting switches off the hooks that were set up"),
+    "hooks-forbidden": Cause("note", "a setting switches all hooks off, and nothing was set up"),
+    "hook-settings-unreadable": Cause("problem", "an agent's settings file is not valid"),
+    "guard-failed": Cause("warning", "the guard has failed within the last day"),
+    "bridge-works": Cause("ok", "a bridge accepts a connection as an agent makes it"),
+    "bridge-none": Cause("note", "no bridge is running"),
+    "bridge-dead": Cause("warning", "a discovery file of a bridge whose process has ended"),
+    "bridge-foreign-dead": Cause("note", "the same, of another program"),
+    "bridge-refused": Cause("problem", "a bridge's process runs, but its port refuses connections"),
+    "bridge-silent": Cause("problem", "the port of a bridge accepts connections, but does not answer"),
+    "bridge-token": Cause("problem", "a bridge refuses the token in its discovery file"),
+    "bridge-invalid": Cause("problem", "another program answers on the port of a bridge"),
+    "bridge-unreadable": Cause("warning", "a discovery file is not valid"),
+    "bridge-outside": Cause("note", "bridges are running, but none for this directory"),
+    "bridge-ambiguous": Cause("warning", "several bridges serve this directory"),
+    "bridge-other-config": Cause("warning", "a bridge announces itself where agents started here do not look"),
+    "proxy": Cause("warning", "a proxy is set for connections to this machine"),
+    "editor-works": Cause("ok", "an editor answers the guard"),
+    "editor-silent": Cause("warning", "an editor does not answer the guard in time"),
+    "editor-unseen": Cause("warning", "editors listen where the guard does not look"),
+    "server-works": Cause("ok", "a server answers at an address, and its certificate is valid there"),
+    "server-none": Cause("note", "no server is running"),
+    "server-silent": Cause("problem", "a server does not answer on this machine"),
+    "server-unreachable": Cause("problem", "a server does not answer at an address that it names for other devices"),
+    "server-host": Cause("problem", "a server refuses the name or address that it is reached by"),
+    "server-loopback": Cause("note", "a server listens on this machine only"),
+    "server-certificate-expired": Cause("problem", "a server's certificate has expired"),
+    "server-certificate-early": Cause("problem", "a server's certificate is not valid yet"),
+    "server-certificate-name": Cause("problem", "a server's certificate is for other addresses"),
+    "server-certificate-untrusted": Cause("warning", "a server's certificate is not trusted on this machine"),
+    "server-token": Cause("problem", "a server refuses the owner's token"),
+    "server-socket": Cause("problem", "a server's private socket does not accept connections"),
+    "clock": Cause("warning", "a server's files are from the future, so the clock is or was wrong"),
+    "machine-works": Cause("ok", "Python, git, and free disk space"),
+    "settings-invalid": Cause("problem", "Drawbridge's settings cannot be used"),
+    "git-missing": Cause("warning", "git was not found, or does not run"),
+    "disk-full": Cause("problem", "less than 500 MB of disk space is free"),
+    "other-drawbridge": Cause("warning", "`drawbridge` on `PATH` is another version than this one"),
+    "check-late": Cause("warning", "a check did not finish in time"),
+    "check-failed": Cause("warning", "a check could not be made"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks; both are
+    empty if nothing is wrong."""
+
+    id: str
+    severity: Severity
+    title: str
+    why: str = ""
+    todo: str = ""
+
+
+class Check(NamedTuple):
+    """``name``: what it tests, for a person. ``run`` blocks, and is called in a thread of its own."""
+
+    name: str
+    run: Callable[[], list[Finding]]
+
+
+def finding(id: str, title: str, why: str = "", todo: str = "") -> Finding:
+    return Finding(id, CAUSES[id].severity, title, why, todo)

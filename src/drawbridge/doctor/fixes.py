@@ -1,0 +1,63 @@
+"""What ``drawbridge doctor --fix`` may change: files that dead bridges left behind, and hooks whose program is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from drawbridge import settings
+from drawbridge.agents.hook_settings import AgentHooks
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.info import bridges, guards
+from drawbridge.settings.hook import HookSettings
+from drawbridge.setup import guard, installed
+from drawbridge.setup.agents import AGENTS
+from drawbridge.setup.plan import Plan
+
+
+class Fix(NamedTuple):
+    """``title``: what it does. ``lines``: the files that it changes."""
+
+    title: str
+    lines: list[str]
+    apply: Callable[[], object]
+
+
+def fixes() -> list[Fix]:
+    """What can be fixed for the current directory. Nothing is changed yet."""
+    directory = os.path.realpath(os.curdir)
+    found = [fix for agent in AGENTS.values() for fix in _hooks(agent, directory)]
+    if left := bridges.left_behind():
+        found.insert(
+            0, Fix("Remove what ended bridges left behind", [f"delete {path}" for path in left], bridges.sweep)
+        )
+    return found
+
+
+def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
+    """Runs setup again for each settings file that setup writes and whose command needs a file that is gone."""
+    for found in guards.of_agent(agent, directory, call=False):
+        project = Path(directory) if found.scope == "project" else None
+        if found.state == "broken" and Path(found.file) == agent.settings_file(project):
+            try:
+                plan = guard.plan_setup(agent.name, project, _settings(agent.name, project), None)
+            except DrawbridgeError:
+                continue  # what setup itself would report: the finding names the command
+            scope = " --scope project" if project else ""
+            lines = [f"{step.kind} {step.path}" for step in plan.steps]
+            yield Fix(f"Run `drawbridge setup {agent.name}{scope}` again", lines, partial(_apply, plan))
+
+
+def _settings(agent: str, project: Path | None) -> HookSettings:
+    """Those with which the guard was set up if its stub still exists, else those in force."""
+    kept = installed.settings_in(installed.stub_path(agent, project))
+    return kept or settings.load("hook", HookSettings, {"agent": agent})
+
+
+def _apply(plan: Plan) -> None:
+    for step in plan.steps:
+        step.apply()
+    plan.finish()

@@ -1,0 +1,80 @@
+"""Hooks: the command in each agent's settings is run with a sample call, as ``drawbridge info`` does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from drawbridge import settings
+from drawbridge.agents import registry
+from drawbridge.agents.hook_settings import AgentHooks
+from drawbridge.core.own_command import own_command
+from drawbridge.doctor.finding import Check, Finding, finding
+from drawbridge.info import failures, guards
+from drawbridge.info.guards import Guard
+from drawbridge.settings.hook import HookSettings
+from drawbridge.setup.agents import AGENTS
+
+SLOW_MILLISECONDS: Final = 1000
+"""Usually it is less than 100. An agent waits this long before each of its edits."""
+
+UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
+
+
+def checks(directory: str) -> list[Check]:
+    one_each = [Check(f"the hooks of {agent.title}", partial(check, agent, directory)) for agent in AGENTS.values()]
+    return [*one_each, Check("the guard's log", failed)]
+
+
+def check(agent: AgentHooks, directory: str) -> list[Finding]:
+    return list(_check(agent, directory))
+
+
+def failed() -> list[Finding]:
+    named = settings.load("hook", HookSettings, {}).log_file
+    why = "An edit that the guard should have checked was not checked."
+    todo = f"Look at the log: `tail {shlex.quote(named or failures.log_file())}`"
+    return [finding("guard-failed", problem, why, todo) for problem in failures.problems(named)]
+
+
+def _check(agent: AgentHooks, directory: str) -> Iterator[Finding]:
+    switches = guards.switches(agent, directory)
+    found = guards.of_agent(agent, directory)
+    is_set_up = any(guard.command for guard in found)
+    for switch in switches:
+        name = "hooks-off" if is_set_up else "hooks-forbidden"
+        title = f"{switch.name} in {switch.path} switches off all hooks of {agent.title}."
+        yield finding(name, title, UNPROTECTED if is_set_up else "Drawbridge's hooks would not run.", switch.note)
+    for guard in found:
+        yield from _of_guard(agent, guard)
+
+
+def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
+    scope = " --scope project" if guard.scope == "project" else ""
+    again = f"Run `{own_command()} setup {agent.name}{scope}`"
+    if guard.state == "absent":
+        if registry.programs(registry.Named())[agent.name].path is not None:
+            yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
+    elif guard.state == "unreadable":
+        title = f"{guard.file} can't be read: {guard.problem}."
+        yield finding("hook-settings-unreadable", title, f"{agent.title} may ignore all of it.", "Correct that place.")
+    elif guard.state == "broken" and guards.missing(guard.command):
+        title = f"{agent.title}'s hooks do not run: {guard.problem}."
+        yield finding("hook-gone", title, UNPROTECTED, f"{again} or `{own_command()} doctor --fix`.")
+    elif guard.state == "broken":
+        title = f"{agent.title}'s hooks do not work: {guard.problem}."
+        yield finding("hook-broken", title, UNPROTECTED, f"{again}. The hooks are in {guard.file}.")
+    elif guard.state == "works" and guard.problem:
+        title = f"{agent.title}'s hooks are from another version: {guard.problem}."
+        yield finding("hook-outdated", title, "Newer functions are missing.", f"{again}.")
+    elif guard.state == "works" and guard.milliseconds > SLOW_MILLISECONDS:
+        title = f"{agent.title}'s hooks answer slowly: a sample call took {guard.milliseconds / 1000:.1f} s."
+        yield finding("hook-slow", title, "The agent waits for it before each edit.", f"{again}, or free the machine.")
+    elif guard.state == "works" and guard.milliseconds:
+        yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
+    elif guard.state == "works":
+        title = f"{agent.title}'s hooks in {guard.file} were not run."
+        why = "A command in a project's settings is run only if it is the one that setup installs."
+        yield finding("hook-untested", title, why, f"If you do not know that command: {again[0].lower()}{again[1:]}.")

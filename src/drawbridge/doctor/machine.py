@@ -1,0 +1,102 @@
+"""The machine: Python, git, free disk space, Drawbridge's settings, and whether `drawbridge` on PATH is this one."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import shlex
+import shutil
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from drawbridge import settings
+from drawbridge.core.errors import BadSetting
+from drawbridge.core.subprocesses import run_blocking
+from drawbridge.doctor.finding import Check, Finding, finding
+
+SECONDS: Final = 6.0
+
+LOW_DISK: Final = 500_000_000
+"""Bytes. A server reports the same."""
+
+COMMANDS: Final = ("ide", "hook", "serve", "attach")
+"""Those that have settings."""
+
+
+def checks() -> list[Check]:
+    return [
+        Check("git", git),
+        Check("the disk", disk),
+        Check("the settings", known_settings),
+        Check("drawbridge on PATH", other_drawbridge),
+    ]
+
+
+def git() -> list[Finding]:
+    path = shutil.which("git")
+    why = "A server takes no checkpoints without it, so runs have no reviews."
+    if path is None:
+        return [finding("git-missing", "git was not found on PATH.", why, "Install git.")]
+    try:
+        ended = run_blocking([path, "--version"], seconds=SECONDS)
+    except OSError as error:
+        return [finding("git-missing", f"{path} can't be run: {(error.strerror or 'unknown reason').lower()}.", why)]
+    if ended.status != 0:
+        todo = f"Run `{shlex.quote(path)} --version` to see why."
+        return [finding("git-missing", f"{path} does not run.", why, todo)]
+    shown = ended.output.decode(errors="replace").strip()
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    return [finding("machine-works", f"{shown} ({path})."), finding("machine-works", f"{python}.")]
+
+
+def disk(low: int = LOW_DISK) -> list[Finding]:
+    """The disk of the server's data, whether or not it exists yet. ``low``: bytes."""
+    place = Path(platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+    return disk_of(place, low)
+
+
+def disk_of(place: Path, low: int = LOW_DISK) -> list[Finding]:
+    there = next(folder for folder in [place, *place.parents] if folder.exists())
+    free = shutil.disk_usage(there).free
+    if free >= low:
+        return [finding("machine-works", f"{free / 1e9:.1f} GB are free for {place}.")]
+    why = "A server stops accepting prompts when its disk is full, and nothing more is stored."
+    title = f"Only {free / 1e6:.0f} MB are free for {place}."
+    return [finding("disk-full", title, why, f"Free space on the disk of {there}.")]
+
+
+def known_settings() -> list[Finding]:
+    found = []
+    for command in COMMANDS:
+        module = importlib.import_module(f"drawbridge.settings.{command}")
+        try:
+            settings.load(command, getattr(module, f"{command.title()}Settings"), {})
+        except BadSetting as error:
+            why = f"`drawbridge {command}` does not start, or works with other settings than you expect."
+            title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
+            found.append(
+                finding("settings-invalid", title, why, f"Correct them; {settings.config_file()} is the file.")
+            )
+    return found
+
+
+def other_drawbridge() -> list[Finding]:
+    path, mine = shutil.which("drawbridge"), f"drawbridge {version('drawbridge')}"
+    if path is None or os.path.dirname(os.path.realpath(path)) == os.path.dirname(os.path.realpath(sys.executable)):
+        return []
+    try:
+        ended = run_blocking([path, "--version"], seconds=SECONDS)
+        shown = ended.output.decode(errors="replace").strip()
+    except OSError as error:
+        shown = (error.strerror or "it can't be run").lower()
+    if shown == mine:
+        return []
+    why = "Editors and terminals start that one. Parts of different versions may not understand each other."
+    title = f"{path} is not this Drawbridge: this is {mine}, that is {shown or 'a program without a version'}."
+    todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
+    return [finding("other-drawbridge", title, why, todo)]

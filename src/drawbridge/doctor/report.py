@@ -1,0 +1,55 @@
+"""Runs all checks beside each other, for a limited time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from drawbridge.core import beside
+from drawbridge.core.errors import BadSetting
+from drawbridge.doctor import agents, bridges, editors, hooks, machine, servers
+from drawbridge.doctor.finding import Check, Finding, finding
+
+SECONDS: Final = 9.0
+"""For all checks together. Each has shorter limits of its own."""
+
+SEVERITIES: Final = ("problem", "warning", "note", "ok")
+
+
+def report() -> list[Finding]:
+    """All findings for the current directory, the most severe ones first."""
+    directory = os.path.realpath(os.curdir)
+    checks = [
+        *agents.checks(directory),
+        *hooks.checks(directory),
+        *bridges.checks(directory),
+        *editors.checks(directory),
+        *servers.checks(),
+        *machine.checks(),
+    ]
+    found = run(checks, SECONDS)
+    return sorted(found, key=lambda one: SEVERITIES.index(one.severity))
+
+
+def run(checks: Sequence[Check], seconds: float) -> list[Finding]:
+    """The findings in the order of the checks. A check that does not end in time is named."""
+    results = beside.each(_safely, checks, seconds)
+    named = ([_late(check, seconds)] if found is None else found for check, found in zip(checks, results, strict=True))
+    return [one for findings in named for one in findings]
+
+
+def _safely(check: Check) -> list[Finding]:
+    try:
+        return check.run()
+    except BadSetting:
+        return []  # the check of the settings names it
+    except Exception as error:  # the other checks are worth more than a traceback
+        why = "Something may be wrong there, and doctor can't tell."
+        title = f"Could not check {check.name}: {type(error).__name__}."
+        return [finding("check-failed", title, why, "Report this, with the output of `drawbridge info`.")]
+
+
+def _late(check: Check, seconds: float) -> Finding:
+    title = f"Could not check {check.name} within {seconds:g} seconds."
+    return finding("check-late", title, "It hangs, or the machine is very busy.", "Try again when it is less busy.")

@@ -1,0 +1,228 @@
+"""Servers: each running one is reached as a phone would reach it, at each address that it names: certificate, host name,
+answer; then with the owner's token, and by its private socket.
+
+The token is sent only over a connection whose certificate is verified, or without TLS to a loopback address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import json
+import os
+import shlex
+import socket
+import ssl
+import time
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from drawbridge.core import beside
+from drawbridge.core.own_command import own_command
+from drawbridge.doctor.finding import Check, Finding, finding
+from drawbridge.doctor.machine import disk_of
+from drawbridge.transport import private_socket, running
+from drawbridge.transport.running import Running
+
+SECONDS: Final = 3.0
+"""For each step of a connection."""
+
+CLOCK_SECONDS: Final = 300.0
+"""Files that are newer than now by this much show a wrong clock."""
+
+LARGEST: Final = 1_000_000
+
+EXPIRED, EARLY, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64
+"""``X509_V_ERR_…`` of OpenSSL."""
+
+REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
+
+
+def checks() -> list[Check]:
+    found = running.announcements()
+    parts = {
+        "the addresses": addresses,
+        "the token": token,
+        "the private socket": private,
+        "the clock": clock,
+        "the disk": lambda server: [one for one in disk_of(Path(server.data_dir)) if one.severity != "ok"],
+    }
+    made = [
+        Check(f"{name} of the server at {server.url}", partial(part, server))
+        for server in found
+        for name, part in parts.items()
+    ]
+    return made or [Check("the servers", none)]
+
+
+def none() -> list[Finding]:
+    why = "Without one, nothing can be decided on a phone or on another machine."
+    return [finding("server-none", "No server is running.", why, f"`{own_command()} serve` starts one.")]
+
+
+def addresses(server: Running) -> list[Finding]:
+    """A finding for the address on this machine, and for each one that other devices use."""
+    there = list(dict.fromkeys([_page(server), *server.pages]))
+    answers = beside.each(partial(_reach, server), there, 2 * SECONDS)
+    found = [answer or _unreachable(server, page, TimeoutError()) for page, answer in zip(there, answers, strict=True)]
+    if server.loopback:
+        why = "A phone or another machine can't connect to it."
+        todo = f"If you want that, stop it and start it with `{own_command()} serve --host 0.0.0.0`."
+        found.append(finding("server-loopback", f"The server at {_page(server)} is for this machine only.", why, todo))
+    return found
+
+
+def token(server: Running) -> list[Finding]:
+    path = Path(server.data_dir) / "token"
+    try:
+        secret = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return []  # a server without authentication has none
+    context = None if server.url.startswith("ws:") else _trusting(server, names=False)
+    hello = {"type": "auth", "data": {"token": secret, "client": "drawbridge doctor"}}
+    try:
+        with connect(
+            server.url, ssl=context, proxy=None, compression=None, open_timeout=SECONDS, close_timeout=1,
+            max_size=LARGEST,
+        ) as opened:  # fmt: skip
+            opened.send(json.dumps(hello))
+            answer = json.loads(opened.recv(SECONDS))
+    except (OSError, WebSocketException, ValueError):
+        return []  # ``addresses`` names the reason
+    if answer.get("type") != "error" or answer["data"].get("code") not in REFUSALS:
+        return []
+    title = f"The server at {server.url} refuses the token in {path}."
+    why = "The file was changed after the server started. `drawbridge attach` and `drawbridge pair` use it."
+    todo = "Restart the server: it reads the file when it starts."
+    return [finding("server-token", title, why, todo)]
+
+
+def private(server: Running) -> list[Finding]:
+    paths = [path for path in private_socket.addresses() if path.endswith(f"-{server.pid}{private_socket.ENDING}")]
+    for path in paths:
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+            probe.settimeout(SECONDS)
+            probe.connect(path)
+            return []
+    what = f"does not accept connections ({paths[0]})" if paths else f"is gone from {private_socket.directory()}"
+    title = f"The private socket of the server with process {server.pid} {what}."
+    why = "Hooks and bridges can't reach the server, so terminal sessions do not appear in it."
+    return [finding("server-socket", title, why, "Restart the server.")]
+
+
+def clock(server: Running) -> list[Finding]:
+    try:
+        newest = max((entry.stat().st_mtime, entry.path) for entry in os.scandir(server.data_dir))
+    except (OSError, ValueError):
+        return []
+    ahead = newest[0] - time.time()
+    if ahead < CLOCK_SECONDS:
+        return []
+    title = f"{newest[1]} was written {_duration(ahead)} in the future, so the clock is or was wrong."
+    why = "Tokens and certificates expire at the wrong time, and histories show wrong times."
+    return [finding("clock", title, why, "Compare `date` with a phone, and turn on time synchronization.")]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
+
+
+def _page(server: Running) -> str:
+    return server.url.removesuffix("/ws").replace("ws", "http", 1) + "/"
+
+
+def _reach(server: Running, page: str) -> Finding:
+    """One address, as a browser reaches it whose device trusts the server's own authority."""
+    try:
+        context = _trusting(server) if page.startswith("https:") else None
+        status = _health(page, context)
+    except ssl.SSLCertVerificationError as error:
+        return _certificate(page, error)
+    except (OSError, http.client.HTTPException) as error:
+        return _unreachable(server, page, error)
+    if status == http.client.FORBIDDEN:
+        host = urlsplit(page).hostname
+        title = f"The server refuses requests for {page}: it is not configured for this host name."
+        todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host or '')}`."
+        return finding("server-host", title, "Devices that use this address see an error.", todo)
+    if status not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
+        return _unreachable(server, page, OSError(None, f"it answered with HTTP {status}"))
+    return finding("server-works", f"The server answers at {page}.")
+
+
+def _health(page: str, context: ssl.SSLContext | None) -> int:
+    place = urlsplit(page)
+    host, port = place.hostname or "", place.port
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=SECONDS)
+        if context is None
+        else http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
+    )
+    with contextlib.closing(connection):
+        connection.request("GET", "/health")
+        return connection.getresponse().status
+
+
+def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
+    """Trusts what this machine trusts, and the server's own certificates. ``names``: checks the host name too."""
+    context = ssl.create_default_context()
+    context.check_hostname = names
+    for name in ("ca.pem", "cert.pem"):
+        with contextlib.suppress(OSError, ssl.SSLError):
+            context.load_verify_locations(cafile=Path(server.data_dir) / "tls" / name)
+    return context
+
+
+def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
+    host = urlsplit(page).hostname or ""
+    own = "Restart the server: it renews its own certificate. One that you gave it with --cert you have to renew."
+    if error.verify_code == EXPIRED:
+        why = "Browsers and phones refuse the connection, or warn."
+        return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
+    if error.verify_code == EARLY:
+        why = "The clock of this machine is wrong, or was when the certificate was made."
+        todo = "Compare `date` with a phone, then restart the server."
+        return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
+    if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
+        why = "Browsers and phones refuse the connection, or warn, even if they trust the certificate."
+        todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`, or use another address."
+        return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
+    title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
+    why = "Phones that do not trust it either show a warning, and get no notifications."
+    todo = "Give --cert a file with the whole chain, or install its authority on the devices."
+    return finding("server-certificate-untrusted", title, why, todo)
+
+
+def _unreachable(server: Running, page: str, error: Exception) -> Finding:
+    late = isinstance(error, TimeoutError)
+    reason = f"no answer within {SECONDS:g} seconds" if late else _reason(error)
+    if page == _page(server):
+        title = f"The server with process {server.pid} does not answer at {page}: {reason}."
+        todo = f"Look at its log. To end it: `kill {server.pid}`. Then `{own_command()} serve`."
+        return finding("server-silent", title, "Nothing can reach it, this machine's terminal client included.", todo)
+    host = urlsplit(page).hostname or ""
+    why = "A phone that uses this address can't connect."
+    todo = (
+        "Allow the port in the firewall, or restart the server if the machine's address has changed."
+        if _is_address(host)
+        else "Check that the name leads to this machine, and that the firewall allows the port."
+    )
+    return finding("server-unreachable", f"The server does not answer at {page}: {reason}.", why, todo)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error or "the connection broke").lower()

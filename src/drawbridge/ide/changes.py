@@ -1,0 +1,320 @@
+"""What runs have changed, in the editor: the server's review of a directory is shown there, followed, decided, and commented
+on.
+
+The server has the review and decides; the bridge turns it into what an editor shows. One request is under way at a time, so
+that what is shown last is the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.core.terminal_text import harmless
+from drawbridge.editors.port import (
+    Editor,
+    Review,
+    ReviewCommented,
+    ReviewCommentRemoved,
+    ReviewDecided,
+    ReviewedComment,
+    ReviewedFile,
+    ReviewedHunk,
+    ReviewEvent,
+    ReviewOutdated,
+    ReviewSubmitted,
+    ReviewWanted,
+)
+from drawbridge.ide.server_link import ReviewRefused, ServerLink
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.text import review_words
+from drawbridge.text.counts import counted
+from drawbridge.text.review_words import File, Hunk
+
+LONGEST_LINE: Final = 80
+"""Characters of a changed line in the list of changes."""
+
+NOT_A_FILE: Final = ("120000", "160000")
+"""Modes of links and submodules: a buffer with such a path shows something else."""
+
+logger = logging.getLogger("drawbridge.changes")
+
+
+class Changes:
+    def __init__(self, editor: Editor, link: ServerLink) -> None:
+        self._editor = editor
+        self._link = link
+        self._tasks = BackgroundTasks(logger)
+        self._turn = asyncio.Lock()
+        self._project = ""
+        """The session whose review is shown; empty before the person has asked for one."""
+        self._shown: Review | None = None
+        self._is_stale = False
+        self._deciders = set[str]()
+        """Who has changed the review since it was looked at; an empty name: a run, or somebody else."""
+        link.on_review_changed = self._changed
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def on_event(self, event: ReviewEvent) -> None:
+        match event:
+            case ReviewWanted():
+                self._start(lambda: self._wanted(event), "showing a review")
+            case ReviewOutdated():
+                self._look()
+            case ReviewDecided():
+                self._start(lambda: self._decided(event), "deciding about a review")
+            case ReviewCommented() | ReviewCommentRemoved():
+                self._start(lambda: self._commented(event), "commenting on a review")
+            case ReviewSubmitted():
+                self._start(lambda: self._submitted(event), "sending comments")
+
+    def _changed(self, change: wire.ReviewChanged | None) -> None:
+        if change is not None and change.project == self._project:
+            self._deciders.add(change.by)
+        if change is None or change.project == self._project:
+            self._look()
+
+    def _look(self) -> None:
+        """Many calls in a row make one request after the one that is under way."""
+        if self._project and not self._is_stale:
+            self._is_stale = True
+            self._start(self._follow, "following a review")
+
+    def _start(self, work: Callable[[], Awaitable[None]], what: str) -> None:
+        async def in_turn() -> None:
+            async with self._turn:
+                try:
+                    await work()
+                except ReviewRefused as error:
+                    await self._editor.notify(harmless(str(error)), "warn")
+                except DrawbridgeError as error:
+                    logger.info("%s: %s", what, error)
+                    await self._editor.notify(str(error), "warn")
+
+        problem = "Showing the review failed. The log of the bridge has the reason."
+        self._tasks.start(in_turn(), what, lambda _: self._failed(problem))
+
+    def _failed(self, problem: str) -> None:
+        self._tasks.start(self._editor.notify(problem, "warn"), "notifying the person")
+
+    async def _wanted(self, event: ReviewWanted) -> None:
+        try:
+            answer = await self._link.review(folder=event.folder, path=event.path)
+        except DrawbridgeError:
+            await self._show(None)
+            raise
+        review, more = read(answer)
+        self._project, self._deciders = answer.project, set()
+        await self._show(review, is_wanted=True)
+        await self._editor.notify(" ".join(filter(None, (_summary(review, answer.directory), more))))
+
+    async def _follow(self) -> None:
+        """Shows the review as it is now, if it has changed."""
+        self._is_stale, deciders = False, self._deciders
+        self._deciders = set()
+        if not self._project:
+            return
+        try:
+            answer = await self._link.review(project=self._project)
+        except ReviewRefused:
+            await self._show(None)
+            raise
+        except DrawbridgeError as error:
+            logger.info("the review is shown as it was: %s", error)
+            return
+        before = self._shown
+        review, _ = read(answer)
+        if review == before:
+            return
+        await self._show(review)
+        left = _keys(review)
+        if before is not None and not left.issuperset(_keys(before)):
+            await self._editor.notify(_who(deciders))
+
+    async def _decided(self, event: ReviewDecided) -> None:
+        before = self._shown
+        decision = wire.ReviewDecision(
+            id=uuid.uuid4().hex,
+            project=self._project,
+            decision=event.decision,
+            hunk=event.hunk,
+            file=event.file,
+            version=event.version,
+        )
+        await self._change(decision, lambda review: f"{_done(event, before)} {_left(review)}")
+
+    async def _commented(self, event: ReviewCommented | ReviewCommentRemoved) -> None:
+        line = wire.ReviewComment(id=uuid.uuid4().hex, project=self._project)
+        if isinstance(event, ReviewCommented):
+            line = msgspec.structs.replace(
+                line, path=event.file, line=event.line, end_line=event.end_line, quote=event.quote, text=event.text
+            )
+        else:
+            line = msgspec.structs.replace(line, comment=event.comment)
+        done = "Draft removed." if line.comment else "Draft added."
+        await self._change(line, lambda review: f"{done} {_waiting(review)}")
+
+    async def _submitted(self, event: ReviewSubmitted) -> None:
+        sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
+        line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)
+        await self._change(line, lambda review: _sent(review, sent))
+
+    async def _change(
+        self,
+        line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission,
+        done: Callable[[Review], str],
+    ) -> None:
+        """``done``: what the person learns, by the review after it."""
+        before = self._shown
+        try:
+            answer = await self._link.change_review(line)
+        except ReviewRefused as error:
+            words = str(error)
+            if isinstance(line, wire.ReviewDecision):
+                by = harmless(str(error.details.get("by") or ""))
+                words = review_words.refused_words(
+                    error.reason, error.details, words, by, is_hunk=line.hunk is not None
+                )
+            await self._show_again()
+            await self._editor.notify(harmless(words), "warn")
+        except DrawbridgeError:
+            await self._editor.show_review(before, is_wanted=False)
+            raise
+        else:
+            review, _ = read(answer)
+            await self._show(review)
+            await self._editor.notify(done(review))
+
+    async def _show_again(self) -> None:
+        """After a refusal: what is shown may not be there any more."""
+        try:
+            review, _ = read(await self._link.review(project=self._project))
+        except DrawbridgeError as error:
+            logger.info("the review is not shown: %s", error)
+            await self._show(None)
+        else:
+            await self._show(review)
+
+    async def _show(self, review: Review | None, *, is_wanted: bool = False) -> None:
+        self._shown = review
+        if review is None:
+            self._project = ""
+        await self._editor.show_review(review, is_wanted=is_wanted)
+
+
+def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
+    """The review as an editor shows it; and in words, how many files are left out because the message was too small."""
+    data: dict[str, Any] = msgspec.json.decode(answer.review)
+    files = tuple(_file(answer.directory, file) for file in data["files"])
+    comments = tuple(_comment(answer.directory, one) for one in data["comments"] if one.get("state") != "resolved")
+    review = Review(data["version"], review_words.numbers(data).words, files, comments, data["drafts"])
+    more = data["more"]
+    words = f"{counted(more, 'more file')} {'does' if more == 1 else 'do'} not fit here: they come after these."
+    return review, words if more else ""
+
+
+def _file(directory: str, file: File) -> ReviewedFile:
+    name = str(file["path"])
+    label = review_words.file_words(file)
+    return ReviewedFile(
+        path=os.path.join(directory, name),
+        name=name,
+        shown=harmless(name),
+        hunks=tuple(_hunk(file, hunk) for hunk in file["hunks"]),
+        has_lines=not {file["old_mode"], file["new_mode"]}.intersection(NOT_A_FILE),
+        was_deleted=file["change"] == "deleted",
+        text="  ".join(filter(None, (label, review_words.words(file, None)))),
+    )
+
+
+def _hunk(file: File, hunk: Hunk) -> ReviewedHunk:
+    removed, added = str(hunk["removed"]), str(hunk["added"])
+    words = harmless(review_words.words(file, hunk))
+    if hunk["kind"] == "lines":
+        words = review_words.end_words(removed, added)
+    sides = review_words.lines_of(added), review_words.lines_of(removed)
+    numbers = f"+{len(sides[0])} −{len(sides[1])}" if removed or added else ""
+    line = next((one for side in sides for one in (line.strip("\ufeff \t\r") for line in side) if one), "")
+    text = harmless(line[:LONGEST_LINE]) if hunk["kind"] == "lines" else words
+    return ReviewedHunk(
+        id=str(hunk["id"]),
+        row=int(hunk["new_start"]) - (1 if added else 0),
+        removed=removed,
+        added=added,
+        words=words,
+        text="  ".join(filter(None, (numbers, text))),
+    )
+
+
+def _comment(directory: str, comment: dict[str, Any]) -> ReviewedComment:
+    name, state = str(comment["path"]), str(comment.get("state", "draft"))
+    words = " ".join(str(comment["text"]).split())
+    if comment.get("suggestion") is not None:
+        words = f"{words} (with a suggestion)".lstrip()
+    author = f"{_BEFORE_AUTHOR.get(state, '')}{comment['by']}"
+    return ReviewedComment(
+        id=str(comment["comment_id"]),
+        path=os.path.join(directory, name),
+        shown=harmless(name),
+        first=int(comment["line"]) - 1,
+        last=int(comment["end_line"]) - 1,
+        has_place=comment["side"] == "new" and not comment.get("outdated", False),
+        text=harmless(f"{author}: {words}"),
+        is_draft=state == "draft",
+        is_waiting=state == "waiting",
+    )
+
+
+_BEFORE_AUTHOR: Final = {"draft": "Draft by ", "waiting": "Waiting, by "}
+
+
+def _sent(review: Review, count: int) -> str:
+    waits = f"Waiting: {counted(count, 'comment')}. {review_words.WAITING}"
+    is_waiting = any(comment.is_waiting for comment in review.comments)
+    return waits if is_waiting else f"Sent to the agent: {counted(count, 'comment')}."
+
+
+def _keys(review: Review) -> set[str]:
+    return {hunk.id for file in review.files for hunk in file.hunks}
+
+
+def _summary(review: Review, directory: str) -> str:
+    if review.files:
+        return f"{review.title} to review."
+    return f"{review_words.NOTHING} in {harmless(directory)}."
+
+
+def _left(review: Review) -> str:
+    count = sum(len(file.hunks) or 1 for file in review.files)
+    return f"{review_words.changes(count)} left." if count else "Nothing is left to review."
+
+
+def _waiting(review: Review) -> str:
+    count = sum(comment.is_draft for comment in review.comments)
+    return f"{counted(count, 'draft')} to send." if count else "No drafts are left."
+
+
+def _done(event: ReviewDecided, before: Review | None) -> str:
+    done = "Kept" if event.decision == "keep" else "Undone"
+    for file in before.files if before else ():
+        if event.file == file.name:
+            return f"{done}: {review_words.changes(len(file.hunks) or 1)} in {file.shown}."
+        if any(event.hunk == hunk.id for hunk in file.hunks):
+            return f"{done}: one change in {file.shown}."
+    return f"{done}."
+
+
+def _who(deciders: set[str]) -> str:
+    """Who has changed the review, if it was one person."""
+    [name] = deciders if len(deciders) == 1 else [""]
+    return f"{harmless(name)} decided about this review." if name else "The review has changed."

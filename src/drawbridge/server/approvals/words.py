@@ -1,0 +1,296 @@
+"""The words of an approval: what the agent wants, what to look at twice, and what "always" would mean. Pure.
+
+The server computes them once, so that all clients use the same ones. Paths are as the agent wrote them: a client makes
+misleading characters visible.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents import catalog
+from drawbridge.server.approvals import risks
+from drawbridge.server.approvals.risks import Resolve
+from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.protocol.messages import Always, Kind, Risk, Title
+from drawbridge.text.counts import counted
+
+LONGEST_PATH: Final = 1_000
+"""Characters of a path in a title."""
+
+LONGEST_NAME: Final = 200
+"""Characters of a tool's name in a title."""
+
+MOST_RISKS: Final = 20
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "Edit": "edit",
+    "MultiEdit": "edit",
+    "Write": "overwrite",
+    "NotebookEdit": "notebook",
+    "Bash": "command",
+    "ExitPlanMode": "plan",
+    "AskUserQuestion": "question",
+    "WebFetch": "fetch",
+    "WebSearch": "search",
+    "Grep": "search",
+    "Glob": "search",
+    "Read": "read",
+}
+"""Claude Code's tools."""
+
+ACP_KINDS: Final[Mapping[str, Kind]] = {
+    "edit": "edit",
+    "delete": "delete",
+    "move": "move",
+    "search": "search",
+    "execute": "command",
+    "fetch": "fetch",
+    "read": "read",
+    "ExitPlanMode": "plan",
+}
+"""Kinds of tool calls of the Agent Client Protocol."""
+
+VERBS: Final[Mapping[str, str]] = {
+    "edit": "wants to edit",
+    "create": "wants to create",
+    "overwrite": "wants to overwrite",
+    "notebook": "wants to edit the notebook",
+    "command": "wants to run a command",
+    "fetch": "wants to fetch a web page",
+    "search": "wants to search",
+    "read": "wants to read",
+    "delete": "wants to delete",
+    "move": "wants to move",
+}
+
+SUMMARIES: Final[Mapping[str, str]] = {
+    "edit": "Edit a file",
+    "create": "Create a file",
+    "overwrite": "Write a file",
+    "notebook": "Edit a notebook",
+    "command": "Run a command",
+    "plan": "Approve a plan",
+    "question": "Answer a question",
+    "fetch": "Fetch a web page",
+    "search": "Search",
+    "read": "Read a file",
+    "delete": "Delete a file",
+    "move": "Move a file",
+}
+
+EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "Edit": ("old_string", "new_string"),
+    "MultiEdit": ("edits",),
+    "Write": ("content",),
+    "NotebookEdit": ("new_source",),
+    "Bash": ("command",),
+    "ExitPlanMode": ("plan",),
+    "AskUserQuestion": ("answers",),
+    "WebFetch": ("url", "prompt"),
+    "WebSearch": ("query",),
+}
+"""The fields that a person may change. Of other tools these are all texts."""
+
+SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
+    "session": ("this session", ""),
+    "localSettings": ("in this project", ".claude/settings.local.json"),
+    "projectSettings": ("in this project, for everyone who works in it", ".claude/settings.json"),
+    "userSettings": ("in all projects", "~/.claude/settings.json"),
+}
+"""Where Claude Code (2.1.329) saves a suggestion: in words, and the file."""
+
+BEHAVIOURS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always refuse", "ask": "Always ask about"}
+
+
+class Words(Struct, frozen=True):
+    """The fields of ``PermissionRequest`` with the same names."""
+
+    kind: Kind
+    title: Title
+    risks: tuple[Risk, ...]
+    always: tuple[Always, ...]
+    editable: tuple[str, ...]
+    summary: str
+
+
+def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -> Words:
+    """``agent``: its name. ``root``: the project's directory."""
+    given = request.given or {}
+    is_acp = isinstance(given.get("toolCallId"), str)
+    paths = _paths(request, given)
+    kind = _kind(request, given, is_acp=is_acp)
+    return Words(
+        kind,
+        _title(request, given, kind, catalog.label(agent), [_shown(path, root) for path in paths]),
+        tuple(_risks(given, kind, paths, root, resolve, is_acp=is_acp))[:MOST_RISKS],
+        _always(request.suggestions),
+        _editable(request.tool_name, given) if request.changeable else (),
+        SUMMARIES.get(kind) or f"Use {_tool(request.tool_name)}",
+    )
+
+
+def _kind(request: ApprovalRequested, given: Mapping[str, Any], *, is_acp: bool) -> Kind:
+    kind = (ACP_KINDS if is_acp else KINDS).get(request.tool_name, "tool")
+    if kind in ("edit", "overwrite") and request.proposal is not None and not request.proposal.old_text:
+        return "create"
+    return kind
+
+
+def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, agent: str, paths: list[str]) -> Title:
+    match kind:
+        case "plan":
+            return Title(f"{agent}’s plan")
+        case "question":
+            questions = given.get("questions")
+            count = len(questions) if isinstance(questions, list) else 1
+            return Title(f"{agent} has {count} questions" if count > 1 else f"{agent} has a question")
+        case "tool":
+            return Title(f"{agent} wants to use {_tool(request.tool_name)}", paths[0] if len(paths) == 1 else None)
+        case "search" if request.tool_name == "WebSearch":
+            return Title(f"{agent} wants to search the web")
+        case "command" | "fetch" | "search":
+            return Title(f"{agent} {VERBS[kind]}")
+        case "overwrite" if request.proposal is None:  # it is not known whether there is a file
+            return Title(f"{agent} wants to write", paths[0] if paths else None)
+    if len(paths) > 1:
+        return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")
+    return Title(f"{agent} {VERBS[kind]}" if paths else f"{agent} {VERBS[kind]} a file", paths[0] if paths else None)
+
+
+def _tool(name: str) -> str:
+    """A tool's name for people: "create_issue (github)" for the ``mcp__github__create_issue`` of an MCP server."""
+    parts = name[:LONGEST_NAME].split("__", 2)
+    return f"{parts[2]} ({parts[1]})" if len(parts) == 3 and parts[0] == "mcp" and parts[2] else name[:LONGEST_NAME]
+
+
+def _paths(request: ApprovalRequested, given: Mapping[str, Any]) -> list[str]:
+    """The files that a call names, each once."""
+    found = [request.proposal.path] if request.proposal else []
+    found += [given[name] for name in ("file_path", "notebook_path") if isinstance(given.get(name), str)]
+    for name in ("content", "locations"):
+        parts = given.get(name)
+        if isinstance(given.get("toolCallId"), str) and isinstance(parts, list) and not found:
+            found += [part["path"] for part in parts if isinstance(part, dict) and isinstance(part.get("path"), str)]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _shown(path: str, root: str) -> str:
+    """The path relative to the project; the whole path of a file outside it."""
+    shown = path.removeprefix(root.rstrip("/") + "/")
+    return shown if len(shown) <= LONGEST_PATH else f"{shown[:LONGEST_PATH]}…"
+
+
+def _risks(
+    given: Mapping[str, Any], kind: Kind, paths: list[str], root: str, resolve: Resolve, *, is_acp: bool
+) -> Iterator[Risk]:
+    raw = given.get("rawInput")
+    fields, prefix = (raw if isinstance(raw, dict) else {}, "rawInput.") if is_acp else (given, "")
+    for name, value in fields.items():
+        if name.lower().startswith("dangerous") and value:
+            yield Risk(
+                "no_sandbox",
+                risks.TEXTS["no_sandbox"] if "sandbox" in name.lower() else f"Dangerous: {name[:100]}",
+                prefix + name,
+            )
+    if kind == "command":
+        yield from _risks_of_command(given, fields, prefix, root, resolve)
+    if kind in ("edit", "create", "overwrite", "notebook", "delete", "move"):
+        named = {value: name for name, value in given.items() if isinstance(value, str)}
+        for path in paths:
+            if path.startswith("/"):
+                yield from risks.in_path(path, root, resolve, named.get(path, ""))
+    if kind in ("fetch", "search", "tool"):
+        for name, value in fields.items():
+            if isinstance(value, str):
+                yield from risks.in_text(value, prefix + name)
+
+
+def _risks_of_command(
+    given: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, root: str, resolve: Resolve
+) -> Iterator[Risk]:
+    match fields.get("command"):
+        case str(command):
+            yield from risks.in_command(command, root, resolve, f"{prefix}command")
+        case [*parts]:  # a list of arguments has no single text whose places could be marked
+            command = " ".join(part for part in parts if isinstance(part, str))
+            for risk in risks.in_command(command, root, resolve, ""):
+                yield Risk(risk.code, risk.text, f"{prefix}command")
+        case _ if isinstance(given.get("title"), str):
+            yield from risks.in_command(given["title"], root, resolve, "title")
+
+
+def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    if tool in EDITABLE:
+        return EDITABLE[tool]
+    return tuple(name for name, value in given.items() if isinstance(value, str))[:50]
+
+
+def _always(suggestions: msgspec.Raw) -> tuple[Always, ...]:
+    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or by an option of ACP."""
+    try:
+        offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
+    numbered = list(enumerate(offered))
+    options = [(number, one) for number, one in numbered if "optionId" in one]
+    if options:
+        return _of_options(options)
+    # As the agent's driver remembers them: a mode, which covers far more than this call, only if nothing else is suggested.
+    narrow = [(number, one) for number, one in numbered if one.get("type") != "setMode"] or numbered
+    return tuple(Always(text, number, saved_in=file) for number, one in narrow for text, file in [_suggestion(one)])
+
+
+def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]:
+    always = [(number, one) for number, one in options if one.get("kind") == "allow_always"]
+    if len(always) != 1:  # which of several is chosen is the driver's decision
+        return ()
+    [(number, one)] = always
+    name = one.get("name")
+    return (Always(name if isinstance(name, str) and name else "Always allow", number),)
+
+
+def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
+    """A suggestion in words, and the file in which it is saved."""
+    destination = one.get("destination", "session")
+    where, file = (
+        SAVED_IN.get(destination, (f"({_json(destination)})", "")) if isinstance(destination, str) else ("", "")
+    )
+    match one:
+        case {"type": "setMode", "mode": "acceptEdits"}:
+            return f"Accept all edits {where}", file
+        case {"type": "setMode", "mode": str(mode)}:
+            return f"Switch to the mode “{mode}” {where}", file
+        case {"type": "addRules", "rules": [*rules], "behavior": str(behaviour)} if behaviour in BEHAVIOURS and rules:
+            return f"{BEHAVIOURS[behaviour]} {_joined([_rule(rule) for rule in rules])} {where}", file
+        case {"type": "addDirectories", "directories": [*directories]} if directories:
+            named = _joined([f"`{path}`" if isinstance(path, str) else _json(path) for path in directories])
+            return f"Always allow the folder{'s' if len(directories) > 1 else ''} {named} {where}", file
+    return f"Always apply {_json(one)}", file
+
+
+def _rule(rule: object) -> str:
+    match rule:
+        case {"toolName": "Bash", "ruleContent": str(content)} if content:
+            prefix = content.removesuffix("*").rstrip(" :") if content.endswith((":*", " *")) else None
+            return f"`{prefix} …`" if prefix else f"`{content}`"
+        case {"toolName": "WebFetch", "ruleContent": str(content)} if content.startswith("domain:"):
+            return f"web pages of `{content.removeprefix('domain:')}`"
+        case {"toolName": str(name), "ruleContent": str(content)} if content:
+            return f"`{name}({content})`"
+        case {"toolName": str(name)}:
+            return "every command" if name == "Bash" else _tool(name)
+    return _json(rule)
+
+
+def _joined(parts: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,802 @@
+"""The files of a project before and after each run, kept by git: what a run changed can be seen and reverted.
+
+A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<project>/<run>/before`` and ``…/after``), in the
+repository of the project's git work tree, or else in a private one (``private.py``). It is made with an index of its own, so
+the person's index, branches and stash are never touched. git runs confined and without the repository's configuration
+(``git.py``). A checkpoint does not contain what git ignores, nor other repositories inside (submodules too); what of it was
+there before a run stays as it is, even where the run makes git track it.
+
+Filters (Git LFS, git-crypt) never run. A file that has one is kept as its bytes in the work tree, so that it is shown and
+reverted exactly. These files are read for every checkpoint, so only ``FILTERED_BYTES`` of them are. The larger ones that
+the person's index knows to be unchanged are in the checkpoint as what their filter made of them. Where a run changes one
+of these, its content before the run is not known, and reverting the run is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from drawbridge.agents.base import Confinement
+from drawbridge.agents.memory import MB, MemoryWatch
+from drawbridge.core.private_files import PRIVATE_FILE
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.checkpoints import git_index
+from drawbridge.server.checkpoints.git import (
+    Git,
+    GitFailed,
+    NoCheckpoint,
+    Repository,
+    Settings,
+    Versions,
+    beginning_of,
+    find,
+    opened,
+    program,
+    versions,
+)
+from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.protocol.messages import ChangedFile
+from drawbridge.server.protocol.replies import RunChanges
+from drawbridge.text import hunks, split
+
+logger = logging.getLogger("drawbridge.server")
+
+T = TypeVar("T")
+
+LARGEST_LIST: Final = 200_000
+"""Bytes of the list of files, as JSON: it fits into a frame together with the diff."""
+
+NO_REPOSITORY: Final = "The project is not in a git work tree, so the changes that runs made are not known."
+NO_GIT: Final = (
+    "git is not installed on the server's machine, so the changes that runs made are not known. Install git."
+)
+
+NAMED: Final = 5
+"""Files in the text of an error."""
+
+INDEX: Final = "checkpoint.index"
+"""The file with the index of the last checkpoint."""
+
+KEPT_RUNS: Final = 50
+"""Runs of a project whose checkpoints are kept; those of older runs are dropped, and git collects them in its own time."""
+
+AUTHOR: Final = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Drawbridge"), ("EMAIL", "drawbridge@localhost"))
+}
+PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
+
+FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
+"""Lists the files of the index for which ``.gitattributes`` names a filter, one without a value too."""
+
+FILTERED_BYTES: Final = 32 * MB
+"""Bytes of files with a filter that are read for each checkpoint, the smallest files first."""
+
+MERGED: Final = ("there", "made", "was")
+"""Names of files, in the order in which git merges them."""
+
+_NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
+    "A": "added",
+    "M": "changed",
+    "D": "deleted",
+    "T": "changed",
+}
+
+
+When: TypeAlias = Literal["before", "after"]
+
+Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
+"""Receives each checkpoint that was stored: git, the run, when, and the commit."""
+
+REVIEW: Final = "review"
+"""Below this name in the project's refs are those of its review, which no run's end drops."""
+
+
+class Changed(Exception):
+    """The files were changed since, in the same places, which the text names. Nothing was changed.
+
+    ``paths`` are relative to the project. ``lines``: where in a file that begins, from 1, as far as it is a matter of lines.
+    """
+
+    def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
+        self.paths = tuple(paths)
+        self.lines = dict(lines or {})
+        named = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.paths[:NAMED]]
+        super().__init__(", ".join(named) + (" and others" if len(self.paths) > NAMED else ""))
+
+
+class Filtered(msgspec.Struct, frozen=True):
+    """The files of a checkpoint that have a filter, in its commit's message. ``unread``: those that are not in it as their
+    bytes. Paths are relative to the project; bytes that are not UTF-8 are surrogates."""
+
+    read: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+
+
+class _Left(msgspec.Struct, frozen=True):
+    """What the last checkpoint left for the next one. Its index, with the files as they were, is in ``INDEX``.
+
+    ``theirs``: the digest of the person's index that it came from. ``ignoring``: the ``.gitignore`` files when it was made: it
+    contains nothing that they ignore, unless the person tracks it. ``read``: the files with a filter that are in it
+    as their bytes; no other file had one.
+    """
+
+    repository: Repository
+    settings: Settings
+    theirs: bytes
+    ignoring: Versions
+    read: frozenset[str]
+
+
+class _Before(msgspec.Struct, frozen=True):
+    """What was beside the checkpoint before a run. ``outside``: what was not part of it. ``ignoring``: as in ``_Left``, None
+    if it is not known. ``folders``: those with files of the checkpoint, relative to the project."""
+
+    run_id: str
+    settings: Settings | None
+    outside: frozenset[str]
+    ignoring: Versions | None
+    folders: frozenset[str] = frozenset()
+
+
+class _Collected(msgspec.Struct, frozen=True):
+    """The files at one moment, in git's index. ``filtered``: None if it began with the index that ``left`` is about, and git
+    is still to be asked. ``theirs`` and ``ignoring``: as in ``_Left``, None if no index can be left for the next
+    checkpoint."""
+
+    filtered: Filtered | None
+    theirs: bytes | None
+    ignoring: Versions | None
+    left: _Left | None
+
+
+class Checkpoints:
+    """The checkpoints of one project.
+
+    ``folder``: where the index of the last checkpoint is kept. With it the next one takes a single git command until it has
+    the state of the files, if the person's index and git's configuration are as they were. Without a folder each
+    checkpoint begins with the person's index. The private repository of a directory that is not in a git work tree
+    is also in ``folder``; without a folder, such a directory has no checkpoints. ``stored`` is called in the
+    operation that has stored the checkpoint, and may use its git, but not its index. ``active``: returns the runs that may be
+    active beside the one that a checkpoint is about.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        project_id: str,
+        confinement: Confinement = Confinement(),  # noqa: B008 - frozen
+        memory: MemoryWatch | None = None,
+        folder: Path | None = None,
+        stored: Stored | None = None,
+        active: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._directory = directory
+        self._refs = f"refs/drawbridge/{project_id}"
+        self._confinement = confinement
+        self._memory = memory or MemoryWatch(None)
+        self._folder = folder
+        self._private = PrivateRepository(folder, directory) if folder is not None else None
+        self._when_stored = stored
+        self._active = active
+        self._left: _Left | None = None
+        self._settings: Settings | None = None
+        """Those of the last operation."""
+        self._busy = asyncio.Lock()
+        """One operation at a time: a client may request the changes of a run whose last checkpoint is still being taken."""
+        self._before = _Before("", None, frozenset(), None)
+        self._theirs: tuple[Versions, bytes | None] = {}, None
+        """The person's index when it was last read, and its digest."""
+        self._storing = BackgroundTasks(logger)
+        """The task that completes what ``begin`` has started."""
+        self._endings = BackgroundTasks(logger)
+        """They are not cancelled: each waits for the end of the processes of one operation."""
+
+    def _opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:
+        return opened(self._directory, self._confinement, self._memory, self._endings, known, self._find)
+
+    def _find(self, directory: Path) -> Repository | None:
+        """Blocking. Raises ``NoCheckpoint`` or OSError."""
+        return find(directory) if self._private is None else self._private.repository()
+
+    async def stored(self) -> None:
+        """Returns when what ``begin`` has started is completed."""
+        await self._storing.wait()
+
+    @contextlib.asynccontextmanager
+    async def _working(self) -> AsyncIterator[Git | None]:
+        """git for one operation that a person has requested; None if there is no repository."""
+        async with self._busy:
+            try:
+                async with self._opened(self._settings) as git:
+                    self._settings = git.settings if git is not None else None
+                    yield git
+            except (GitFailed, OSError):
+                if self._folder is not None and not await asyncio.to_thread(self._folder.exists):
+                    raise NoCheckpoint("The project was removed meanwhile.") from None
+                raise
+
+    async def close(self) -> None:
+        """Cancels what ``begin`` has started and returns when its processes have ended."""
+        await self._storing.close()
+        await self._endings.wait()
+
+    async def take(self, run_id: str, when: When) -> bool:
+        """False if the project is not in a git work tree (or git is missing). Raises ``GitFailed``, ``NoCheckpoint``."""
+        return await self._take(run_id, when, asyncio.get_running_loop().create_future())
+
+    async def begin(self, run_id: str) -> bool:
+        """As ``take(run_id, "before")``, but returns as soon as git has the state of the files: nothing that changes from
+        then on becomes part of the checkpoint. It is stored in the background, before any other operation begins."""
+        await self._storing.wait()
+        collected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        storing = self._storing.start(self._complete(run_id, collected), f"the checkpoint before {run_id}")
+        try:
+            waited: list[asyncio.Future[Any]] = [collected, storing]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            storing.cancel()
+            await asyncio.wait([storing])
+            raise
+        if not collected.done():
+            raise GitFailed("the checkpoint was cancelled: the project is closed.")
+        return collected.result()
+
+    async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
+        """Takes the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git has the
+        state of the files; a later error is logged."""
+        try:
+            taken = await self._take(run_id, "before", collected)
+        except Exception as error:
+            if not collected.done():
+                collected.set_exception(error)
+            elif isinstance(error, GitFailed | NoCheckpoint | OSError):
+                logger.warning("the checkpoint before %s failed: %s", run_id, error)
+            else:
+                raise
+        else:
+            if not collected.done():
+                collected.set_result(taken)
+
+    async def _take(self, run_id: str, when: When, collected: asyncio.Future[bool]) -> bool:
+        """``collected`` is set to True as soon as git has the state of the files."""
+        async with self._busy:
+            if when == "before":
+                await self._begin_with_repository()
+            left, self._left = self._left, None
+            # A run does not wait for the checkpoint after it, so that is where the configuration is read in any case.
+            known = left.settings if left is not None and when == "before" else None
+            async with self._opened(known) as git:
+                if git is None:
+                    return False
+                state = await self._collect(git, run_id, when, left)
+                collected.set_result(True)
+                await self._store(git, run_id, when, state)
+                return True
+
+    async def _begin_with_repository(self) -> None:
+        """Before a run, a directory that has become a git work tree changes to that repository, and the private one is
+        removed, unless its review has something to decide. Raises ``TooLarge``."""
+        if self._private is None:
+            return
+        self._private.check_again_later()
+        if await asyncio.to_thread(self._private.successor) is None:
+            return
+        async with self._opened() as git:
+            if git is None or await self._has_review(git):
+                return
+        await asyncio.to_thread(self._private.remove)
+        self._left = None
+
+    async def _has_review(self, git: Git) -> bool:
+        """Whether something is to be decided, or a run has not ended."""
+        review = f"{self._refs}/{REVIEW}"
+        sides = [
+            await git.run("rev-parse", "--verify", "--quiet", f"{review}/{name}^{{tree}}") for name in ("base", "head")
+        ]
+        if any(code for code, _, _ in sides):
+            return False
+        title = (await message_of(git, f"{review}/head")).partition("\n")[0]
+        return sides[0][1] != sides[1][1] or not title.endswith(" after")
+
+    async def _collect(self, git: Git, run_id: str, when: When, left: _Left | None) -> _Collected:
+        """Makes git's index the state of the files at this moment."""
+        digest = await asyncio.to_thread(self._digest, git)
+        same = left is not None and (left.repository, left.settings, left.theirs) == (
+            git.repository,
+            git.settings,
+            digest,
+        )
+        listed: dict[str, git_index.Listing] = {}
+        if not same:
+            left = None
+        elif when == "after":
+            left = left if await self._resume(git) else None
+        else:
+            # A run waits for both.
+            resumed, listed = await asyncio.gather(
+                self._resume(git), asyncio.to_thread(self._listings, self._before.folders)
+            )
+            left = left if resumed else None
+        if when == "after":
+            before = f"{self._refs}/{run_id}/before"
+            filtered = await self._look(git, before) if left is None else None
+            added = await self._even_out(git, run_id, before)
+            same = (self._before.run_id, self._before.settings) == (run_id, git.settings)
+            return _Collected(filtered, digest, self._before.ignoring if same and not added else None, left)
+        if left is not None:
+            self._before = await self._beside(git, run_id, listed)
+            if self._before.ignoring != left.ignoring:
+                left = None
+        if left is not None:
+            return _Collected(None, digest, left.ignoring, left)
+        filtered = await self._look(git, None)
+        self._before = await self._beside(git, run_id, {})
+        return _Collected(filtered, digest, self._before.ignoring, None)
+
+    def _digest(self, git: Git) -> bytes | None:
+        """Of the person's index; None if it can't be read without git. Blocking."""
+        file = git.repository.own / "index"
+        version = versions([str(file)])
+        if self._theirs[0] != version:
+            index = git_index.read(file, git.settings.id_bytes)
+            self._theirs = version, index.digest if index is not None else None
+        return self._theirs[1]
+
+    async def _resume(self, git: Git) -> bool:
+        """Begins with the index of the last checkpoint; the only git command that a run waits for. False if that index
+        is gone."""
+        try:
+            # git does not read unchanged files again. The index's own time is part of how it knows them.
+            await asyncio.to_thread(shutil.copy2, self._last_index(git), git.index)
+        except OSError:
+            return False
+        await self._add(git)
+        return True
+
+    def _last_index(self, git: Git) -> Path:
+        """The file with the index of the last checkpoint. It belongs to the repository that has the contents."""
+        assert self._folder is not None
+        return (git.repository.own if git.repository.private else self._folder) / INDEX
+
+    def _listings(self, folders: Iterable[str]) -> dict[str, git_index.Listing]:
+        """Blocking."""
+        return git_index.listings(self._directory.resolve(), folders)
+
+    async def _beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before:
+        """The state of what is beside the files in git's index. ``known``: folders that are listed already."""
+        found = await asyncio.to_thread(self._look_beside, git, run_id, known)
+        if found is not None:
+            return found
+        listed = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
+        return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
+
+    def _look_beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before | None:
+        """Blocking. None for an index that only git can be asked about."""
+        directory, root = self._directory.resolve(), git.repository.root
+        index = git_index.read(git.index, git.settings.id_bytes)
+        if index is None:
+            return None
+        tracked = self._inside(git, index)
+        try:
+            folders = git_index.folders(tracked)
+        except ValueError:
+            return None
+        listed = {folder: known[folder] for folder in folders & known.keys()}
+        listed |= git_index.listings(directory, folders - known.keys())
+        found = git_index.beside(listed, tracked)
+        above = directory.parents[: len(directory.parts) - len(root.parts)]
+        ignoring = [*(directory / file for file in found.ignore_files), *(place / ".gitignore" for place in above)]
+        ignored_by = versions(map(str, ignoring))
+        return _Before(run_id, git.settings, found.untracked, ignored_by, frozenset(folders))
+
+    def _inside(self, git: Git, index: git_index.Index) -> dict[str, tuple[int, bytes]]:
+        """The entries of the project's directory, by paths relative to it. Blocking."""
+        place = os.path.relpath(self._directory.resolve(), git.repository.root)
+        prefix = "" if place == "." else place + "/"
+        if not prefix:
+            return index.entries
+        return {path.removeprefix(prefix): entry for path, entry in index.entries.items() if path.startswith(prefix)}
+
+    async def _store(self, git: Git, run_id: str, when: When, collected: _Collected) -> None:
+        """Makes git's index a checkpoint."""
+        filtered = collected.filtered
+        if filtered is None:
+            assert collected.left is not None
+            filtered = await self._filters(git, collected.left, _staged(await git.read(*FILTERED)))
+        commit = await committed(git, (await git.read("write-tree")).strip(), f"{run_id} {when}", filtered)
+        await git.read("update-ref", f"{self._refs}/{run_id}/{when}", commit)
+        if when == "after":
+            await self._drop_old(git, run_id)
+        if collected.theirs is not None and collected.ignoring is not None and not filtered.unread:
+            await self._leave(
+                git, _Left(git.repository, git.settings, collected.theirs, collected.ignoring, filtered.read)
+            )
+        if self._when_stored is not None:
+            await self._when_stored(git, run_id, when, commit)
+
+    async def _leave(self, git: Git, left: _Left) -> None:
+        """Keeps git's index for the next checkpoint."""
+        if self._folder is None:
+            return
+        if await asyncio.to_thread(git_index.may_have_repositories, git.index):
+            index = await asyncio.to_thread(git_index.read, git.index, git.settings.id_bytes)
+            if index is None:
+                return
+            inside = await asyncio.to_thread(self._inside, git, index)
+            # git would ask repositories inside whether they have changed, and read their configuration for that.
+            await git.update(
+                "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
+            )
+        with contextlib.suppress(OSError):  # without it the next checkpoint begins with the person's index
+            await asyncio.to_thread(_keep, git.index, self._last_index(git))
+            self._left = left
+
+    async def _filters(self, git: Git, left: _Left, known: Mapping[str, str]) -> Filtered:
+        """The files with a filter, for a checkpoint that began with the index of the last one; ``known``: their entries in
+        the index of this one. A file that has got its filter since, and that git has not read since, may be in it as what a
+        filter made of it."""
+        new = known.keys() - left.read
+        earlier: dict[str, tuple[int, bytes]] = {}
+        if new:
+            index = await asyncio.to_thread(git_index.read, self._last_index(git), git.settings.id_bytes)
+            earlier = await asyncio.to_thread(self._inside, git, index or git_index.NO_INDEX)
+        unread = frozenset(path for path in new if path in earlier and known[path] == _entry(*earlier[path]))
+        return Filtered((left.read | known.keys()) - unread, unread)
+
+    async def _look(self, git: Git, since: str | None) -> Filtered:
+        """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
+        files with a filter have to be read if they were read for that one."""
+        known_files = git.repository.own / (INDEX if git.repository.private else "index")
+        try:
+            # git does not read unchanged files again. The index's own time is part of how it knows them.
+            await asyncio.to_thread(shutil.copy2, known_files, git.index)
+        except FileNotFoundError:
+            await asyncio.to_thread(git.index.unlink, missing_ok=True)
+        if git.repository.private:
+            assert self._private is not None
+            await self._private.forget_ignored(git)
+        staged = _staged(await git.read("ls-files", "-s", "-z"))
+        # git would ask repositories inside whether they have changed, and read their configuration for that.
+        await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
+        known = _staged(await git.read(*FILTERED))
+        if since is None:
+            read = await asyncio.to_thread(self._smallest, known)
+        else:
+            earlier = await filtered_of(git, since)
+            read = (frozenset(known) | earlier.read) - earlier.unread
+        await git.update("--force-remove", read)
+        await self._add(git)
+        if known.keys() <= read:
+            return Filtered(read)
+        now = _staged(await git.read(*FILTERED))
+        unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
+        return Filtered(read, unread)
+
+    async def _add(self, git: Git) -> None:
+        words, chosen = ["add", "--all", "--ignore-errors"], ""
+        if git.repository.private:
+            assert self._private is not None
+            words += ["--pathspec-from-file=-", "--pathspec-file-nul"]
+            chosen = await self._private.selection(git)
+        else:
+            words += ["--", "."]
+        code, _, complaint = await git.run(*words, stdin=chosen)
+        if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
+            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
+
+    def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
+        """As many of these files as are read for one checkpoint. Blocking."""
+        sizes = []
+        for path in paths:
+            with contextlib.suppress(OSError):  # one that is gone needs no room
+                sizes.append(((self._directory / path).lstat().st_size, path))
+        sums = itertools.accumulate(size for size, _ in sorted(sizes))
+        return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)
+
+    async def _even_out(self, git: Git, run_id: str, before: str) -> bool:
+        """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not.
+        Whether something became part of it that git ignores by now."""
+        options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        code, output, complaint = await git.run("diff-index", *options, before, "--", ".")
+        if code:
+            if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
+                return False
+            raise GitFailed(f"git diff-index ended with code {code}: {complaint.strip()[:500]}")
+        listed = _marked(output)
+        known = self._before.run_id == run_id
+        await git.update(
+            "--force-remove", [path for mark, path in listed if known and mark == "A" and self._was_outside(path)]
+        )
+        deleted = [path for mark, path in listed if mark == "D"]
+        ignored = await asyncio.to_thread(lambda: [path for path in deleted if self._is_there(path)])
+        await git.update("--add", ignored)
+        return bool(ignored)
+
+    def _was_outside(self, path: str) -> bool:
+        names = path.split("/")
+        above = ("/".join(names[:depth]) + "/" for depth in range(1, len(names)))
+        return path in self._before.outside or any(directory in self._before.outside for directory in above)
+
+    def _is_there(self, path: str) -> bool:
+        """As itself: not a directory by now, nor behind a directory that has become a link. Blocking."""
+        found = self._directory / path
+        is_file = os.path.lexists(found) and (found.is_symlink() or not found.is_dir())
+        return is_file and found.parent.resolve() == self._directory.resolve() / Path(path).parent
+
+    async def changes(self, run_id: str) -> RunChanges:
+        """What the run changed, as far as it fits into one message. Raises ``NoCheckpoint``, ``GitFailed``."""
+        async with self._working() as git:
+            git, before, after = await self._both(git, run_id)
+            return await self._shown(git, run_id, await self._changed(git, before, after), before, after)
+
+    async def _changed(self, git: Git, before: str, after: str) -> list[tuple[str, str]]:
+        """Marks and paths, relative to the project."""
+        return _marked(await git.read(*PATCH, "--name-status", "--relative", "-z", before, after, "--", "."))
+
+    async def _shown(self, git: Git, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
+        patch = git.folder / "patch"
+        await git.read(*PATCH, "-p", "--relative", f"--output={patch}", before, after, "--", ".")
+        diff, more = await asyncio.to_thread(beginning_of, patch)
+        files = tuple(_fitting(ChangedFile(shown_path(path), _NAMES[mark]) for mark, path in listed))
+        return RunChanges(run_id, files, diff, more or len(files) < len(listed))
+
+    async def revert(self, run_id: str) -> RunChanges:
+        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or
+        ``GitFailed`` with nothing changed, unless git itself was ended while it wrote the files."""
+        async with self._working() as git:
+            git, before, after = await self._both(git, run_id)
+            return await self._revert(git, run_id, before, after)
+
+    async def _revert(self, git: Git, run_id: str, before: str, after: str) -> RunChanges:
+        listed = await self._changed(git, before, after)
+        _check_known((await filtered_of(git, before)).unread, [path for _, path in listed])
+        shown = await self._shown(git, run_id, listed, before, after)
+        now, _ = await self.current(git, after)
+        await self._take_out(git, before, after)
+        await self.write(git, now, (await git.read("write-tree")).strip(), [path for _, path in listed])
+        return shown
+
+    @contextlib.asynccontextmanager
+    async def operation(self) -> AsyncIterator[Git]:
+        """git for one operation; no checkpoint is taken meanwhile. Raises ``NoCheckpoint`` or ``GitFailed``."""
+        async with self._working() as git:
+            if git is None:
+                raise await self._nothing()
+            yield git
+
+    @contextlib.asynccontextmanager
+    async def beside(self) -> AsyncIterator[Git]:
+        """git for what may take minutes and neither reads nor writes files or checkpoints: these continue meanwhile. Raises
+        ``NoCheckpoint`` or ``GitFailed``."""
+        async with self._opened() as git:
+            if git is None:
+                raise await self._nothing()
+            yield git
+
+    async def current(self, git: Git, since: str) -> tuple[str, Filtered]:
+        """The current files as a tree, which is git's index from then on, to be compared with the checkpoint ``since``."""
+        filtered = await self._look(git, since)
+        await self._even_out(git, "", since)
+        return (await git.read("write-tree")).strip(), filtered
+
+    async def check_size(self, git: Git) -> None:
+        """Raises ``NoCheckpoint`` if the directory is too large for checkpoints."""
+        if self._private is not None and git.repository.private:
+            await self._private.check_size(git)
+
+    async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
+        """Changes the files from the tree ``now``, which they are, to the tree ``wanted``, all or nothing. ``paths``: of the
+        files that differ. Raises ``Changed`` if they are not ``now`` any more."""
+        # The patch starts from the current files, so that each change has one place, however similar others are.
+        patch = git.folder / "patch"
+        await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
+        if patch.stat().st_size:
+            code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch))
+            if code:
+                raise Changed(await self._named(git, complaint, paths))
+
+    async def _take_out(self, git: Git, before: str, after: str) -> None:
+        """Makes the index the current files without the run's changes. Raises ``Changed``."""
+        options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        changed = await differences(git, before, after)
+        since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
+        prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
+        lines: list[str] = []
+        refused: dict[str, int | None] = {}
+        for path, (was, made) in changed.items():
+            there = since[path][1] if path in since else made
+            wanted = was if there == made else there if there == was else await self._merged(git, there, made, was)
+            if isinstance(wanted, str):
+                lines.append(f"{wanted}\t{prefix}{path}\0")
+            else:
+                refused[shown_path(path)] = wanted
+        if refused:
+            raise Changed(sorted(refused), {path: line for path, line in refused.items() if line is not None})
+        if lines:
+            await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
+
+    async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
+        """The entry of a file that was changed since, with the run's changes undone. If both changed the same lines, the line
+        where that begins; None if the conflict is not in lines."""
+        modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
+        if not {*modes} <= {"100644", "100755"}:
+            return None
+        texts = [await git.read("cat-file", "blob", blob) for blob in blobs]
+        files = [str(git.folder / name) for name in MERGED]
+        for name, text in zip(files, texts, strict=True):
+            await asyncio.to_thread(Path(name).write_bytes, text.encode(errors="surrogateescape"))
+        if (await git.run("merge-file", "--quiet", *files))[0]:
+            return None if any("\0" in text for text in texts) else await asyncio.to_thread(_clash, *texts)
+        blob = (await git.read("hash-object", "-w", "--no-filters", files[0])).strip()
+        return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
+
+    async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
+        """The files that git complains about, or all that the run changed if that is not known."""
+        named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
+        prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
+        words = [shown_path(path) for path in known]
+        return sorted({name.removeprefix(prefix) for name in named} & set(words)) or sorted(words)
+
+    async def _both(self, git: Git | None, run_id: str) -> tuple[Git, str, str]:
+        if git is None:
+            raise await self._nothing()
+        names = [f"{self._refs}/{run_id}/{when}" for when in ("before", "after")]
+        found = [await git.run("rev-parse", "--verify", "--quiet", name) for name in names]
+        if any(code for code, _, _ in found):
+            await self.check_size(git)
+            raise NoCheckpoint("The run no longer has a checkpoint, or it has not ended yet.")
+        return git, found[0][1].strip(), found[1][1].strip()
+
+    async def _nothing(self) -> NoCheckpoint:
+        return NoCheckpoint(NO_REPOSITORY if await asyncio.to_thread(program) else NO_GIT)
+
+    async def remove(self) -> None:
+        """Removes all checkpoints of the project from its repository; a private one is removed with its folder. Raises
+        ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        real = opened(self._directory, self._confinement, self._memory, self._endings)
+        async with self._busy, real as git:
+            if git is not None:
+                await self._remove(git, await self._names(git))
+
+    async def _drop_old(self, git: Git, active: str) -> None:
+        """Drops the checkpoints of older runs, and of those that have ended without one. ``active``: the latest run."""
+        private = self._private if git.repository.private else None
+        is_full = private is not None and await asyncio.to_thread(private.is_full)
+        names = await self._names(git)
+        ended = [name.removesuffix("/after") for name in names if name.endswith("/after")]
+        kept = {*(f"{self._refs}/{run}" for run in (active, *self._active())), *ended[: 0 if is_full else KEPT_RUNS]}
+        kept.add(f"{self._refs}/{REVIEW}")
+        await self._remove(git, [name for name in names if name.rpartition("/")[0] not in kept])
+        if private is not None:
+            await private.collect(git, now=is_full)
+
+    async def _names(self, git: Git) -> list[str]:
+        """The refs of all checkpoints, the newest first."""
+        order = ("for-each-ref", "--sort=-committerdate", "--format=%(refname)", f"{self._refs}/")
+        return (await git.read(*order)).split()
+
+    async def _remove(self, git: Git, names: Iterable[str]) -> None:
+        for name in names:
+            await git.run("update-ref", "-d", name)
+
+
+async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
+    """What differs in the project: path, relative to it → "mode blob" of both sides; zeros for a side without the file.
+    ``old`` and ``new`` are ids of commits or trees."""
+    return _entries(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
+
+
+async def filtered_of(git: Git, checkpoint: str) -> Filtered:
+    """The files with a filter in a checkpoint, which may not exist or come from an earlier version."""
+    return noted(await message_of(git, checkpoint), Filtered) or Filtered()
+
+
+async def message_of(git: Git, commit: str) -> str:
+    """Empty if it does not exist. ``commit``: its id, or a ref."""
+    return (await _commit(git, commit)).partition("\n\n")[2]
+
+
+async def tree_of(git: Git, commit: str) -> str:
+    """The id of its tree; empty if it does not exist."""
+    return (await _commit(git, commit)).partition("\n")[0].removeprefix("tree ")
+
+
+async def _commit(git: Git, commit: str) -> str:
+    run = git.run if "/" in commit else git.once  # what an id names stays; a ref can change
+    code, text, _ = await run("cat-file", "commit", commit)
+    return "" if code else text
+
+
+def noted(message: str, kind: type[T]) -> T | None:
+    """What the message of a commit contains below its title; None if that is something else."""
+    with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
+        return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
+    return None
+
+
+async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
+    """Makes a commit of a tree, with what ``noted`` reads in its message. Returns its id."""
+    notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
+    message = f"{title}\n\n{json.dumps(notes)}\n"
+    return (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
+
+
+def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
+    """Raises ``NoCheckpoint`` if the run changed a file whose content before it was not read."""
+    lost = sorted(shown_path(path) for path in unread.intersection(changed))
+    if lost:
+        names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
+        raise NoCheckpoint(
+            f"The run can't be reverted: a git filter (such as LFS) stores {names}, and of such files only the smallest "
+            f"{FILTERED_BYTES // MB} MB are kept. Nothing was changed. Restore the files with git."
+        )
+
+
+def _staged(listed: str) -> dict[str, str]:
+    """Parses the output of ``ls-files -s -z``: path → "mode blob stage"."""
+    entries = (item.partition("\t") for item in listed.split("\0") if item)
+    return {path: entry for entry, _, path in entries}
+
+
+def _entry(mode: int, object_id: bytes) -> str:
+    """As ``_staged`` has it, of a file that is not in conflict."""
+    return f"{mode:o} {object_id.hex()} 0"
+
+
+def _keep(index: Path, kept: Path) -> None:
+    """Blocking. Raises OSError."""
+    new = kept.with_name(kept.name + ".new")
+    shutil.copy2(index, new)
+    new.chmod(PRIVATE_FILE)
+    os.replace(new, kept)
+
+
+def _clash(there: str, made: str, was: str) -> int | None:
+    """The first line of ``there``, from 1, that was changed where the way from ``made`` back to ``was`` changes something."""
+    lines = split(made)[0]
+    undone = hunks.diff(lines, split(was)[0])
+    for hunk in hunks.diff(lines, split(there)[0]):
+        if any(hunk.old_start <= other.old_end and other.old_start <= hunk.old_end for other in undone):
+            return hunk.new_start + 1
+    return None
+
+
+def _marked(listed: str) -> list[tuple[str, str]]:
+    """Parses the output of ``--name-status -z``: pairs of status and path."""
+    words = listed.split("\0")
+    return list(zip(words[::2], words[1::2], strict=False))
+
+
+def _entries(listed: str) -> dict[str, tuple[str, str]]:
+    """Parses git's raw diff format with ``-z``: path → "mode blob" of both sides; zeros for a side without the file."""
+    words = listed.split("\0")
+    sides = [word.removeprefix(":").split(" ") for word in words[::2]]
+    return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
+
+
+def shown_path(path: str) -> str:
+    """The path for people: only valid UTF-8 can be sent."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _fitting(files: Iterable[ChangedFile]) -> Iterable[ChangedFile]:
+    room = LARGEST_LIST
+    for file in files:
+        room -= len(msgspec.json.encode(file)) + 1
+        if room < 0:
+            return
+        yield file

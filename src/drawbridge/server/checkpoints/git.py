@@ -1,0 +1,590 @@
+"""git for checkpoints: it runs under a supervisor like an agent, and it never reads the repository's configuration.
+
+Whoever can write files in a project (an agent can) also writes ``.git/config`` and ``.gitattributes``. git runs programs
+that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a partial clone that
+is missing. Switching each of them off by name fails with the first one that is forgotten, and a new version of git adds
+more. So git works in a git directory of Drawbridge's own, made for one operation: objects, refs and the list of ignored
+files are links to the repository's, the configuration is Drawbridge's. A filter without a configured program passes the
+bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
+--list`` is the only command that reads the repository's configuration. It runs nothing, and of what it prints only the
+settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, its
+remotes are read as well.) The one exception is ``as_person``, for a commit or a push that a person has asked for: it is made
+with their configuration and their hooks.
+
+The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since a supervisor costs
+20 ms. So git has no more rights than an agent, ends with the server and leaves no process behind. git writes files
+while a run is reverted: the shell ignores SIGTERM, so that git has the supervisor's 3 seconds if the server dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import stat
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents import process_tree
+from drawbridge.agents.base import Confinement
+from drawbridge.agents.environment import MARK, environment
+from drawbridge.agents.memory import MB, MemoryWatch
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.tasks import BackgroundTasks
+
+SECONDS: Final = 30.0
+"""Seconds for one command."""
+
+LEAVE_SECONDS: Final = 5.0
+"""Seconds for the shell to end after its last command, or after it was killed."""
+
+KEPT: Final = frozenset(
+    "core." + name
+    for name in (
+        "attributesfile",
+        "autocrlf",
+        "checkroundtripencoding",
+        "checkstat",
+        "eol",
+        "excludesfile",
+        "filemode",
+        "ignorecase",
+        "precomposeunicode",
+        "sharedrepository",
+        "symlinks",
+        "trustctime",
+    )
+)
+"""Settings of the person that keep their meaning. None of them can name a program."""
+
+NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
+
+KNOWN_EXTENSIONS: Final = frozenset(
+    "extensions." + name
+    for name in ("noop", "objectformat", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig")
+)
+"""What a repository may be marked with and still be read through links to its objects and refs."""
+
+FORMATS: Final = ("sha1", "sha256")
+
+OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protocol.allow=never")
+
+LARGEST_OUTPUT: Final = 100 * MB
+"""Bytes of one command's output that the server reads into its memory. An agent writes the configuration, for one."""
+
+LARGEST_DIFF: Final = 400_000
+"""Bytes of a diff that is shown."""
+
+ESCAPED: Final = 600_000
+"""Bytes of the diff as JSON, where each control character takes six bytes."""
+
+MOST_CONFIGURATION_FILES: Final = 50
+"""That are looked at before a run to see that the configuration is as it was; with more it is read for every checkpoint."""
+
+LONGEST_COMPLAINT: Final = 65_536
+
+IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+LOCAL: Final = frozenset(
+    "GIT_" + name
+    for name in (
+        "ALTERNATE_OBJECT_DIRECTORIES",
+        "COMMON_DIR",
+        "CONFIG",
+        "CONFIG_COUNT",
+        "CONFIG_PARAMETERS",
+        "DIR",
+        "EDITOR",
+        "GRAFT_FILE",
+        "IMPLICIT_WORK_TREE",
+        "INDEX_FILE",
+        "INTERNAL_SUPER_PREFIX",
+        "NAMESPACE",
+        "NO_REPLACE_OBJECTS",
+        "OBJECT_DIRECTORY",
+        "PREFIX",
+        "REPLACE_REF_BASE",
+        "SHALLOW_FILE",
+        "WORK_TREE",
+    )
+)
+"""Variables about one repository (``git rev-parse --local-env-vars``), which may be another one."""
+
+LONGEST_POINTER: Final = 8192
+"""Bytes of a file that names a git directory."""
+
+
+Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
+
+
+class GitFailed(Exception):
+    """A git command failed. The text contains git's own message and is for the log."""
+
+
+class NoCheckpoint(Exception):
+    """No checkpoint exists. The text gives the reason and is for people."""
+
+
+class Settings(Struct, frozen=True):
+    """The part of the configuration that git receives. ``words``: for its command line; ``id_bytes``: of an object id.
+    ``files``: the files that the configuration was read from or would be, and those for ignored files and attributes
+    outside of the work tree, each with a value that changes with it; None if these files are not known.
+    """
+
+    words: tuple[str, ...]
+    format: str
+    files: Versions | None
+
+    @property
+    def id_bytes(self) -> int:
+        return 20 if self.format == "sha1" else 32
+
+    def are_current(self) -> bool:
+        """Blocking."""
+        return self.files is not None and versions(self.files) == self.files
+
+
+class Repository(Struct, frozen=True):
+    """Where a work tree and its git directories are. ``own`` has the index, ``common`` objects, refs and configuration;
+    they differ in a linked work tree. ``private``: both are in the server's data (``private.py``)."""
+
+    root: Path
+    own: Path
+    common: Path
+    private: bool = False
+
+
+def find(directory: Path) -> Repository | None:
+    """The repository whose work tree contains ``directory``, if any. Starts no process."""
+    try:
+        place = directory.resolve()
+        device = place.stat().st_dev
+        for root in (place, *place.parents):
+            if root.name == ".git" or _is_git_directory(root) or root.stat().st_dev != device:
+                return None
+            own = _git_directory(root)
+            if own is not None:
+                common = _line_of(own / "commondir")
+                return Repository(root, own, (own / common).resolve() if common else own)
+    except OSError:
+        return None
+    return None
+
+
+def in_git_directory(directory: Path) -> bool:
+    """Whether ``directory`` belongs to git itself: to a ``.git`` directory or to a bare repository. Blocking."""
+    place = directory.resolve()
+    return any(above.name == ".git" or _is_git_directory(above) for above in (place, *place.parents))
+
+
+def _git_directory(root: Path) -> Path | None:
+    pointer = root / ".git"
+    if pointer.is_dir():
+        return pointer.resolve() if _is_git_directory(pointer) else None
+    line = _line_of(pointer)
+    if line is None or not line.startswith("gitdir: "):
+        return None
+    return (root / line.removeprefix("gitdir: ")).resolve()
+
+
+def _is_git_directory(place: Path) -> bool:
+    return os.path.lexists(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir()
+
+
+def _line_of(file: Path) -> str | None:
+    """The content of a regular file without its last line break. Does not block if a pipe has that name."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return os.fsdecode(os.read(descriptor, LONGEST_POINTER)).rstrip("\r\n")
+    finally:
+        os.close(descriptor)
+
+
+def program() -> str | None:
+    """git from PATH, but never by a relative entry: the current directory is the project."""
+    found = shutil.which("git")
+    return found if found is not None and os.path.isabs(found) else None
+
+
+class Git:
+    """One operation's git. ``folder`` is its own, for files that exist as long as it does; ``index`` is one of them."""
+
+    def __init__(
+        self,
+        program: str,
+        repository: Repository,
+        folder: Path,
+        shell: asyncio.subprocess.Process,
+        signal: Callable[[int], None],
+    ) -> None:
+        """``signal``: sends a signal to everything that the shell has started; the shell ignores SIGTERM."""
+        self.repository = repository
+        self._signal = signal
+        self.folder = folder
+        self.index = folder / "index"
+        self._program = program
+        self._shell = shell
+        self.settings = Settings((), FORMATS[0], None)
+        self._once: dict[tuple[str, ...], tuple[int, str, str]] = {}
+        """Answers that ``once`` has got."""
+        self.texts: dict[str, str | None] = {}
+        """Contents by their ids, as far as this operation has read or written them; None for what is not text."""
+        self.sizes: dict[str, int] = {}
+        """Bytes of contents by their ids, as far as this operation knows them."""
+        self._private = {
+            "GIT_DIR": str(folder / "git"),
+            "GIT_WORK_TREE": str(repository.root),
+            "GIT_INDEX_FILE": str(self.index),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "HOME": str(folder / "home"),
+            "XDG_CONFIG_HOME": str(folder / "home"),
+        }
+
+    async def prepare(self, known: Settings | None) -> None:
+        """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
+        has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
+        current = known is not None and await asyncio.to_thread(known.are_current)
+        self.settings = known if known is not None and current else await self._read_settings()
+        await asyncio.to_thread(_make, self.folder, self.repository, self.settings.format)
+
+    @property
+    def _place(self) -> Mapping[str, str]:
+        """The environment in which git reads the repository's configuration."""
+        place = {"GIT_DIR": str(self.repository.own), "GIT_WORK_TREE": str(self.repository.root)}
+        return place | {"GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
+
+    async def configuration(self) -> list[tuple[str, str]]:
+        """All settings of the person and the repository, as names and values; of several values, the last one is valid.
+        Raises ``GitFailed``."""
+        code, listed, complaint = await self._command(["config", "--list", "-z"], self._place)
+        if code:
+            raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
+        items = map(_setting, filter(None, listed.split("\0")))
+        return [(name, value.removeprefix("=")) for name, value in items]
+
+    async def _read_settings(self) -> Settings:
+        place = self._place
+        code, listed, complaint = await self._command(["config", "--list", "--show-origin", "-z"], place)
+        if code:
+            raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
+        if (
+            complaint and (await self._command(["rev-parse", "--git-dir"], place))[0]
+        ):  # it has been left out of the list
+            raise NoCheckpoint(
+                "There are no checkpoints here: the installed git does not support the repository's format."
+            )
+        words = listed.split("\0")
+        items = list(zip(words[::2], words[1::2], strict=False))
+        chosen = dict(_setting(item) for _, item in items)
+        unknown = sorted(name for name in chosen if name.startswith("extensions.") and name not in KNOWN_EXTENSIONS)
+        if unknown:
+            raise NoCheckpoint(
+                f"There are no checkpoints here: the repository uses {unknown[0]}, which is not supported."
+            )
+        format = chosen.get("extensions.objectformat", "=sha1").removeprefix("=")
+        if format not in FORMATS:
+            raise NoCheckpoint(
+                f"There are no checkpoints here: the repository's object format is not {' or '.join(FORMATS)}."
+            )
+        given = (*OURS, *(name + value for name, value in _with_files(chosen).items() if name in KEPT))
+        files = _configuration_files(self.repository, items)
+        if files is not None:
+            files |= {value.removeprefix("=") for name, value in _with_files(chosen).items() if name in NAMES_A_FILE}
+        read = None if files is None else await asyncio.to_thread(versions, files)
+        return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
+
+    async def see_head(self) -> None:
+        """From now on HEAD is the commit that is checked out; until then, it names no commit."""
+        await asyncio.to_thread(self._copy_head)
+
+    def _copy_head(self) -> None:
+        head = _line_of(self.repository.own / "HEAD")
+        if head is not None:
+            (self.folder / "git" / "HEAD").write_bytes(os.fsencode(head) + b"\n")
+
+    async def run(
+        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        """Exit code, output and complaint. Bytes that are not UTF-8 survive as surrogates."""
+        return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
+
+    async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """Its output. Raises ``GitFailed``."""
+        return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
+
+    async def once(self, *words: str) -> tuple[int, str, str]:
+        """As ``run``, but for what can't change during an operation, such as objects named by their ids: git is started the
+        first time only."""
+        if words not in self._once:
+            self._once[words] = await self.run(*words)
+        return self._once[words]
+
+    async def read_once(self, *words: str) -> str:
+        """As ``once``. Raises ``GitFailed``."""
+        return _output(words, *await self.once(*words))
+
+    async def update(self, flag: str, paths: Iterable[str]) -> None:
+        """Changes the index for these paths, which are relative to the directory. Raises ``GitFailed``."""
+        named = "\0".join(paths)
+        if named:
+            await self.read("update-index", flag, "-z", "--stdin", stdin=named)
+
+    async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
+        """Runs a shell script in the root of the work tree, in which ``$git`` is the person's own git: with their
+        configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end of its
+        output. ``what``: the words for it in an error.
+
+        What the script runs longer than ``seconds`` gets SIGTERM, the script itself does not. Raises ``GitFailed`` if it does
+        not end then.
+        """
+        given = environment(os.environ, str(self.repository.root), "")
+        removed = ["LC_ALL", *(name for name in os.environ if name not in given)]
+        restored = {name: value for name, value in os.environ.items() if name == "LC_ALL" or name.startswith("GIT_")}
+        restored = {name: value for name, value in restored.items() if name not in LOCAL}
+        lines = [f"unset {name}" for name in removed if IDENTIFIER.fullmatch(name)]
+        lines += [
+            f"export {name}={shlex.quote(value)}" for name, value in restored.items() if IDENTIFIER.fullmatch(name)
+        ]
+        lines += [f"git={shlex.quote(self._program)}", f"cd {shlex.quote(str(self.repository.root))} || exit 1", script]
+        file = self.folder / "script"
+        await asyncio.to_thread(file.write_bytes, os.fsencode("\n".join(lines) + "\n"))
+        line = f"(. {self._quoted('script')}) </dev/null >{self._quoted('out')} 2>&1"
+        code = await self._line(line, seconds, what, terminates=True)
+        return code, await asyncio.to_thread(self._end_of_output)
+
+    async def remove_at_end(self, file: Path | None) -> None:
+        """The shell removes this file when it ends, also because the server has died; None: not any more. Raises
+        ``GitFailed``."""
+        what = "-" if file is None else shlex.quote(f"rm -f {shlex.quote(str(file))}")
+        await self._line(f"trap {what} EXIT", SECONDS, "a lock")
+
+    def _end_of_output(self) -> str:
+        """Blocking."""
+        with (self.folder / "out").open("rb") as file:
+            file.seek(max(0, (self.folder / "out").stat().st_size - LONGEST_COMPLAINT))
+            return file.read(LONGEST_COMPLAINT).decode(errors="replace")
+
+    async def _command(
+        self, words: Sequence[str], environment: Mapping[str, str], stdin: str = ""
+    ) -> tuple[int, str, str]:
+        if stdin:
+            await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
+        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
+        line = f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}"
+        code = await self._line(line, SECONDS, " ".join(words)[:200])
+        return code, *(await asyncio.to_thread(self._finished, words))
+
+    async def _line(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
+        """Runs a line of the shell. Returns its exit code. ``terminates``: what has not ended in time gets SIGTERM first.
+        Raises ``GitFailed``."""
+        assert self._shell.stdin is not None
+        try:
+            self._shell.stdin.write(os.fsencode(f"{line}; echo $?\n"))
+            code = await self._reply(seconds)
+            if code is None and terminates:
+                self._signal(signal.SIGTERM)
+                code = await self._reply(LEAVE_SECONDS)
+        except OSError:
+            code = b""
+        if code is None:
+            raise GitFailed(f"git took more than {seconds:g} s for: {what}")
+        if not code.strip().isdigit():
+            raise GitFailed(f"git was ended by a signal during: {what}")
+        return int(code)
+
+    async def _reply(self, seconds: float) -> bytes | None:
+        """The next line of the shell; None if it does not come in time."""
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        try:
+            async with asyncio.timeout(seconds):
+                await self._shell.stdin.drain()
+                return await self._shell.stdout.readline()
+        except TimeoutError:
+            return None
+
+    def _quoted(self, name: str) -> str:
+        return shlex.quote(str(self.folder / name))
+
+    def _finished(self, words: Sequence[str]) -> tuple[str, str]:
+        """Output and complaint of a command that has ended. Blocking."""
+        said = self.folder / "out"
+        if said.stat().st_size > LARGEST_OUTPUT:
+            raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
+        with (self.folder / "err").open("rb") as file:
+            complained = file.read(LONGEST_COMPLAINT).decode(errors="replace")
+        return said.read_bytes().decode(errors="surrogateescape"), complained
+
+
+def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:
+    """Raises ``GitFailed``."""
+    if code:
+        raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
+    return said
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    directory: Path,
+    confinement: Confinement,
+    memory: MemoryWatch,
+    endings: BackgroundTasks,
+    known: Settings | None = None,
+    find: Callable[[Path], Repository | None] = find,
+) -> AsyncIterator[Git | None]:
+    """git for one operation in ``directory``; None if it is not in a work tree or there is no git.
+    ``endings``: the tasks in which the processes are ended, so that this is completed if the operation is cancelled; they
+    must not be cancelled. ``known``: the settings of an earlier operation, which save git from being started for them.
+    ``find``: finds the repository of ``directory``.
+
+    Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
+    """
+    repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
+    if repository is None or path is None:
+        yield None
+        return
+    pipe, mark = SupervisorPipe(), uuid.uuid4().hex
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(contextlib.closing(pipe))
+        folder = await stack.enter_async_context(_temporary_folder(mark))
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        shell = await asyncio.create_subprocess_exec(
+            *pipe.command(confinement, ["/bin/sh"]),
+            cwd=str(directory), env=inherited | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", MARK: mark},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True, pass_fds=(pipe.descriptor,),
+        )  # fmt: skip
+        pid = shell.pid
+        try:
+            pid = await pipe.agent_pid() or pid
+            assert shell.stdin is not None
+            shell.stdin.write(b"trap '' TERM\n")
+            git = Git(path, repository, folder, shell, pipe.signal)
+            with memory.watching(pid):
+                await git.prepare(known)
+                yield git
+                shell.stdin.close()
+        except BaseException:
+            pipe.signal(signal.SIGKILL)
+            raise
+        finally:
+            await asyncio.shield(endings.start(_ended(shell, pipe, pid, mark), "waiting for the end of git"))
+
+
+@contextlib.asynccontextmanager
+async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
+    """``mark``: a part of its name that cannot be guessed. The name is known before the folder exists, so that it is removed
+    even if its creation is cancelled.
+    """
+    folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"drawbridge-{mark}"))
+    try:
+        await asyncio.to_thread(folder.mkdir, 0o700)
+        yield folder
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
+    """Waits for the end of everything; kills what does not end."""
+    try:
+        async with asyncio.timeout(LEAVE_SECONDS):
+            await shell.wait()
+    except TimeoutError:
+        pipe.signal(signal.SIGKILL)
+        await shell.wait()
+    if not pipe.tree_is_empty():
+        await asyncio.to_thread(process_tree.end, pid, f"{MARK}={mark}")
+
+
+def _make(folder: Path, repository: Repository, format: str) -> None:
+    """Drawbridge's own git directory, as ``git-new-workdir`` makes one, but without the configuration and the hooks."""
+    git = folder / "git"
+    (git / "info").mkdir(parents=True)
+    (folder / "home").mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/drawbridge\n")
+    version = "0" if format == "sha1" else f"1\n[extensions]\n\tobjectFormat = {format}"
+    (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
+    for name in ("objects", "refs", "packed-refs", "info/exclude", "info/attributes"):
+        (git / name).symlink_to(repository.common / name)
+    for shared in repository.own.glob("sharedindex.*"):  # the larger half of an index that git has split
+        (git / shared.name).symlink_to(shared)
+
+
+def _setting(item: str) -> tuple[str, str]:
+    """Name and "=value"; a setting without a value is true and has no "=", as ``git -c`` takes it."""
+    name, separator, value = item.partition("\n")
+    return name, "=" + value if separator else ""
+
+
+def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
+    """All files that git reads the configuration from, or would if they existed. ``items``: origin and setting, as ``git
+    config --list --show-origin -z`` prints them. None if not all of them can be known."""
+    user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
+    files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
+    files.add(str(repository.own / "HEAD"))  # the condition "onbranch:" of an included file
+    files |= {str(repository.common / "info" / name) for name in ("exclude", "attributes")}
+    for origin, item in items:
+        kind, _, file = origin.partition(":")
+        if kind != "file":
+            return None
+        files.add(file)
+        name, value = _setting(item)
+        if re.fullmatch(r"include(if\..*)?\.path", name, re.DOTALL):
+            if value.startswith("=%("):  # from where git was installed
+                return None
+            named = os.path.expanduser(value.removeprefix("="))
+            files.add(os.path.join(os.path.dirname(file), named))
+    absolute = all(map(os.path.isabs, files)) and not any("\0" in file for file in files)
+    return files if absolute and len(files) <= MOST_CONFIGURATION_FILES else None
+
+
+def versions(files: Iterable[str]) -> Versions:
+    """For each file a value that changes with it; None if it does not exist. Blocking."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for file in files:
+        try:
+            status = os.stat(file)
+        except OSError:
+            found[file] = None
+        else:
+            found[file] = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return found
+
+
+def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
+    """git looks for these below HOME, which is another one for our git."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
+        chosen
+    )
+    return files | {name: "=" + os.path.expanduser(files[name].removeprefix("=")) for name in NAMES_A_FILE}
+
+
+def beginning_of(patch: Path) -> tuple[str, bool]:
+    """As much of a diff as is shown, and whether there is more. Blocking."""
+    with patch.open("rb") as file:
+        start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
+    diff = start
+    while len(msgspec.json.encode(diff)) > ESCAPED:
+        diff = diff[: len(diff) * 3 // 4]
+    return diff, more or diff != start

@@ -1,0 +1,239 @@
+"""The private repository of a directory that is not in a git work tree.
+
+It is in the server's data: git gets it as its git directory, and the person's directory as its work tree. Nothing is written
+into that directory, and nothing in it is taken for a repository. ``.gitattributes`` has no effect, so all files are
+stored and restored as their bytes; ``.gitignore`` has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from drawbridge.agents.memory import MB
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
+from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint, Repository, find, in_git_directory
+
+logger = logging.getLogger("drawbridge.server")
+
+NAME: Final = "repository"
+"""Of the git directory, in the folder that belongs to the checkpoints."""
+
+IGNORED: Final = (
+    # dependencies
+    *("node_modules/", "bower_components/", "jspm_packages/", ".venv/", "venv/", "virtualenv/", "site-packages/"),
+    *(".bundle/", "Pods/", ".pnpm-store/", ".yarn/cache/", ".eggs/", "*.egg-info/"),
+    # what is built
+    *("target/", "build/", "dist/", "_build/", "DerivedData/", "__pycache__/", "*.pyc", "*.o", "*.class"),
+    *(".next/", ".nuxt/", ".svelte-kit/", ".output/", ".dart_tool/", ".gradle/", ".terraform/"),
+    # caches
+    *(".cache/", ".parcel-cache/", ".turbo/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/"),
+    *(".tox/", ".nox/", ".nyc_output/", ".ipynb_checkpoints/", "htmlcov/"),
+    # other version control, and what desktops and editors leave
+    *(".hg/", ".svn/", ".jj/", ".bzr/", ".DS_Store", "Thumbs.db", "*.swp", "*.swo"),
+)
+"""What is left out, as in a ``.gitignore``; the directory's own ones may include some of it again (``!build/``)."""
+
+CONFIGURATION: Final = "[core]\n\tbare = false\n\trepositoryFormatVersion = 0\n\tsharedRepository = 0600\n"
+"""With the last line no other user can read what git writes there."""
+
+ATTRIBUTES: Final = "* -text -ident -filter -working-tree-encoding !eol !crlf !diff !merge !whitespace\n"
+"""No file is converted, whatever ``.gitattributes`` says."""
+
+LARGEST_FILE: Final = 10 * MB
+"""Bytes; a larger file is left out, unless an earlier checkpoint of the same run contains it."""
+
+MOST_LARGE: Final = 1_000
+"""Files and repositories inside that are left out one by one."""
+
+MOST_FILES: Final = 20_000
+MOST_BYTES: Final = 300 * MB
+"""Of all files together."""
+
+LIST_SECONDS: Final = 5.0
+"""Seconds in which git has to list the files."""
+
+REST_SECONDS: Final = 600.0
+"""Seconds in which a directory that was too large is not looked at before a run: each look would delay the run."""
+
+MOST_STORED: Final = 2_000 * MB
+"""Bytes of the repository; with more, only the latest run's checkpoints and the review are kept."""
+
+COLLECT_SECONDS: Final = 3600.0
+MOST_LOOSE: Final = 2_000
+"""What no checkpoint refers to any more is removed once an hour, and also with more files than this in the repository."""
+
+ADVICE: Final = (
+    "List what needs no review in a .gitignore file, or make the directory a git repository (git init): git then decides "
+    "what is looked at."
+)
+
+
+class TooLarge(NoCheckpoint):
+    """The directory is over a limit."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Too large to review: {why} {ADVICE}")
+
+
+class PrivateRepository:
+    """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time."""
+
+    def __init__(self, folder: Path, directory: Path) -> None:
+        self._place = folder / NAME
+        self._directory = directory
+        self._too_large: tuple[float, TooLarge] | None = None
+        """Since when it is known to be too large, and why."""
+
+    @property
+    def exists(self) -> bool:
+        """Blocking."""
+        return self._place.is_dir()
+
+    def repository(self) -> Repository | None:
+        """The repository for the checkpoints of the directory: the private one if it exists, else that of a git work tree, else
+        a new private one. None in a directory that belongs to git. Blocking. Raises ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
+        if not self.exists:
+            found = find(self._directory)
+            if found is not None or in_git_directory(self._directory):
+                return found
+            try:
+                self._create()
+            except DrawbridgeError as error:
+                raise GitFailed(f"the private repository could not be created: {error}") from None
+        return Repository(self._directory.resolve(), self._place, self._place, private=True)
+
+    def _create(self) -> None:
+        """Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
+        directory = self._directory.resolve(strict=True)
+        inside = (Path.home().resolve(), self._place.resolve())
+        if any(directory in (place, *place.parents) for place in inside):
+            raise TooLarge("the directory contains your home directory or the server's data.")
+        new = self._place.with_name(f"{NAME}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        make_private_directory(str(new))
+        for name in ("objects", "refs", "info"):
+            (new / name).mkdir(0o700)
+        files = {
+            "HEAD": "ref: refs/heads/drawbridge\n",
+            "config": CONFIGURATION,
+            "info/exclude": "".join(f"{pattern}\n" for pattern in IGNORED),
+            "info/attributes": ATTRIBUTES,
+        }
+        for name, text in files.items():
+            write_private(str(new / name), text.encode())
+        new.rename(self._place)
+
+    def successor(self) -> Repository | None:
+        """The git work tree that the directory has become part of since the private repository was made. Blocking.
+
+        Only a real ``.git`` directory counts: a file or a link of that name could be an agent's and lead anywhere.
+        """
+        found = find(self._directory) if self.exists else None
+        own = found.root / ".git" if found is not None else None
+        return found if own is not None and own.is_dir() and not own.is_symlink() else None
+
+    def remove(self) -> None:
+        """Blocking."""
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def check_again_later(self) -> None:
+        """Raises ``TooLarge`` if the directory was too large a moment ago."""
+        if self._too_large is not None and time.monotonic() - self._too_large[0] < REST_SECONDS:
+            raise self._too_large[1]
+
+    async def check_size(self, git: Git) -> None:
+        """Looks again at a directory that was too large. Raises ``TooLarge`` if it still is."""
+        if self._too_large is not None:
+            await self.selection(git)
+
+    async def selection(self, git: Git) -> str:
+        """The pathspecs of what belongs to a checkpoint, for git's standard input, NUL after each. Raises ``TooLarge``."""
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
+                listed = await git.read(*words)
+            left_out = await asyncio.to_thread(self._left_out, listed)
+        except TimeoutError:
+            raise self._remembered(TooLarge(f"its files can't be listed within {LIST_SECONDS:g} s.")) from None
+        except TooLarge as error:
+            raise self._remembered(error) from None
+        self._too_large = None
+        return ".\0" + "".join(f":(exclude,literal){path}\0" for path in left_out)
+
+    def _remembered(self, error: TooLarge) -> TooLarge:
+        self._too_large = (time.monotonic(), error)
+        return error
+
+    def _left_out(self, listed: str) -> list[str]:
+        """Large files that no checkpoint contains, and repositories inside. Blocking. Raises ``TooLarge``."""
+        left_out, count, size = list[str](), 0, 0
+        for mark, path in _listed(listed):
+            if path.endswith("/"):
+                left_out.append(path)
+                continue
+            with contextlib.suppress(OSError):  # one that is gone
+                bytes = os.lstat(self._directory / path).st_size
+                if mark == "?" and bytes > LARGEST_FILE:
+                    left_out.append(path)
+                    continue
+                count, size = count + 1, size + bytes
+            if count > MOST_FILES:
+                raise TooLarge(f"the directory has more than {MOST_FILES:,} files.")
+            if size > MOST_BYTES:
+                raise TooLarge(f"the files in the directory have more than {MOST_BYTES // MB} MB.")
+        if len(left_out) > MOST_LARGE:
+            text = f"more than {MOST_LARGE:,} files are over {LARGEST_FILE // MB} MB, or are repositories of their own."
+            raise TooLarge(text)
+        return left_out
+
+    async def forget_ignored(self, git: Git) -> None:
+        """Removes from git's index what is ignored by now."""
+        listed = await git.read("ls-files", "-z", "--cached", "--ignored", "--exclude-standard", "--", ".")
+        await git.update("--force-remove", filter(None, listed.split("\0")))
+
+    def is_full(self) -> bool:
+        """Blocking."""
+        return sum(size for _, size in self._objects()) > MOST_STORED
+
+    async def collect(self, git: Git, *, now: bool) -> None:
+        """Removes what no checkpoint refers to, if that is due or ``now``. A failure is logged."""
+        if not now and not await asyncio.to_thread(self._is_due):
+            return
+        try:
+            # Without a search for similar contents, which could take minutes.
+            await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
+            await git.read("prune", "--expire=now")
+            await asyncio.to_thread((self._place / "collected").touch, PRIVATE_FILE)
+        except (GitFailed, OSError) as error:
+            logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
+
+    def _is_due(self) -> bool:
+        """Blocking."""
+        collected = self._place / "collected"
+        try:
+            age = time.time() - collected.stat().st_mtime
+        except FileNotFoundError:
+            collected.touch(PRIVATE_FILE)
+            age = 0.0
+        return not 0 <= age < COLLECT_SECONDS or sum(1 for _ in self._objects()) > MOST_LOOSE
+
+    def _objects(self) -> Iterator[tuple[str, int]]:
+        for place, _, names in os.walk(self._place / "objects"):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    yield name, os.lstat(os.path.join(place, name)).st_size
+
+
+def _listed(output: str) -> Iterable[tuple[str, str]]:
+    """Parses the output of ``ls-files -t -z``: pairs of mark and path."""
+    return ((item[0], item[2:]) for item in output.split("\0") if item)

@@ -1,0 +1,59 @@
+"""Tokens that are in notifications: each lets the browser that was notified decide about one approval, and nothing else.
+
+The token is in the encrypted push alone, so that the browser's service worker needs no token of the device. It is kept as a
+hash, in memory: the approvals of a server that has ended are withdrawn, or asked again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from typing import Final
+
+from msgspec import Struct
+
+from drawbridge.server.auth.devices import hashed
+
+PREFIX: Final = "drawbridge_answer_"
+
+SECONDS: Final = 3_600.0
+"""Seconds for which a token is valid: as long as a push service keeps an urgent push."""
+
+MOST: Final = 1_000
+"""The maximum of valid tokens; the oldest ones end first."""
+
+
+class Answerable(Struct, frozen=True):
+    """What a token is for. ``endpoint``: of the subscription that was notified; ``device_id``: None for the owner's."""
+
+    project_id: str
+    approval_id: str
+    endpoint: str
+    device_id: str | None
+
+
+class AnswerTokens:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._issued: OrderedDict[str, tuple[float, Answerable]] = OrderedDict()
+
+    def issue(self, answerable: Answerable) -> str:
+        token = f"{PREFIX}{secrets.token_urlsafe(32)}"
+        with self._lock:
+            self._issued[hashed(token)] = (time.monotonic() + SECONDS, answerable)
+            while len(self._issued) > MOST:
+                self._issued.popitem(last=False)
+        return token
+
+    def find(self, token: str) -> Answerable | None:
+        """What the token is for; None if it is not a valid one.
+
+        It stays valid after the decision: a second attempt is answered with the decision that was made.
+        """
+        with self._lock:
+            until, answerable = self._issued.get(hashed(token), (0.0, None))
+        return answerable if time.monotonic() < until else None

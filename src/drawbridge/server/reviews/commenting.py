@@ -1,0 +1,256 @@
+"""The comments of people on a review: drafts that are written and changed, and sent together as a prompt."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer, ReviewComment, ReviewCommented, Submission, Subscriber
+from drawbridge.server.protocol.replies import Handover
+from drawbridge.server.reviews.change_set import lines_of
+from drawbridge.server.reviews.comments import prompt_of
+from drawbridge.server.reviews.messages import refused
+from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
+from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review
+
+LONGEST_TEXT: Final = 10_000
+"""Characters of a comment, of its suggestion, and of the lines that it is about."""
+
+
+def submission_key(drafts: str, text: str) -> str:
+    """What a repeated request to submit is recognized by, beside its id."""
+    return f"{drafts} {blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+class KeptComments(Protocol):
+    """Where the comments of a review are stored."""
+
+    @property
+    def known(self) -> Mapping[str, Remembered]: ...
+
+    @property
+    def handover(self) -> Handover | None:
+        """What waits for the agent of a terminal session, or did so last."""
+        ...
+
+    def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
+        """Stores and publishes a change for which ``session`` was asked. Returns the record's number for the answer, if there
+        is one for it. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then."""
+        ...
+
+
+class Commenting:
+    """The comments on one review."""
+
+    def __init__(self, kept: KeptComments, review: Review, checkpoints: Checkpoints) -> None:
+        self._kept = kept
+        self._review = review
+        self._checkpoints = checkpoints
+
+    @property
+    def _comments(self) -> Mapping[str, Remembered]:
+        return self._kept.known
+
+    @property
+    def handover(self) -> Handover | None:
+        return self._kept.handover
+
+    @property
+    def drafts_version(self) -> str:
+        """Changes with any of the drafts. The same id may be written again after it was removed."""
+        drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
+        return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
+
+    async def placed(self, git: Git, review: Open) -> Placed:
+        """The comments where they are now. Raises ``GitFailed``."""
+        known = list(self._comments.values())
+        begun = {one.comment.comment_id for one in known if one.begun}
+        return await self._review.placed(git, review, [one.comment for one in known], begun)
+
+    def check_seen(self, drafts: str) -> None:
+        """Raises ``ClientError`` unless there are drafts, and they are those of this version."""
+        known = [one.comment for one in self._comments.values()]
+        if drafts != self.drafts_version:
+            sent = next((one for one in reversed(known) if one.run_id is not None), None)
+            waiting = any(one.state == "draft" for one in known)
+            text = "The drafts are not those that were shown. Nothing was sent. Get the review again."
+            if sent is not None and not waiting:
+                text = "The drafts were already sent. Nothing was sent again."
+            if not waiting and any(one.state == "waiting" for one in known):
+                sent, text = None, "The drafts already wait for the agent. Nothing was sent again."
+            details = None if sent is None or waiting else {"run_id": sent.run_id}
+            raise ClientError("COMMENT_GONE", text, field="data.drafts", details=details)
+        if not any(one.state == "draft" for one in known):
+            text = "There are no drafts to send. Nothing was sent. Write a comment first, or send a prompt."
+            raise ClientError("VALIDATION_FAILED", text, field="data.drafts")
+
+    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
+        """The prompt that sends the drafts of this version, and what is recorded with it. ``text``: what the prompt begins
+        with. Raises ``ClientError`` as ``check_seen`` does."""
+        self.check_seen(drafts)
+        submitted = [one for one in placed.comments if one.state == "draft"]
+        key = submission_key(drafts, text)
+        return prompt_of(submitted, text), Submission(key, tuple(one.comment_id for one in submitted))
+
+    async def comment(
+        self, command: commands.ReviewComment, session: str, asker: Subscriber
+    ) -> Answer[ReviewCommented]:
+        """A repeated request to write a comment gets the same comment as long as it is not removed. Raises ``ClientError``,
+        ``DrawbridgeError``, ``NoCheckpoint`` or ``GitFailed``; nothing has changed then."""
+        if command.comment_id is None:
+            id = _new_id(command, asker)
+            comment = None if id in self._comments else await self._new(command, id, asker)
+            if comment is None or id in self._comments:  # written by the same request before, or meanwhile
+                return _answer(id, self._comments[id].comment, session, asker, None)
+        else:
+            id, comment = command.comment_id, self._changed(command, command.comment_id, asker)
+            known = self._comments[id].comment
+            if command.resolved is not None and comment == known:
+                return _answer(id, known, session, asker, None)
+        if comment is not None:
+            self._check_room(comment)
+        seq = self._kept.write(_event(id, comment, asker), session, asker)
+        return _answer(id, comment, session, asker, seq)
+
+    async def _new(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment:
+        if command.remove or command.resolved is not None:
+            raise _invalid("comment_id", "it is missing")
+        path, line, quote = command.path, command.line, command.quote
+        if path is None or line is None or quote is None:
+            name = "path" if path is None else "line" if line is None else "quote"
+            raise _invalid(name, "it is missing")
+        last = line if command.end_line is None else command.end_line
+        if last < line:
+            raise _invalid("end_line", "it is before the line")
+        _check_length("quote", quote)
+        text, suggestion = _words(command)
+        try:
+            async with self._checkpoints.operation() as git:
+                version = await self._review.text_of(git, self._checkpoints, path, command.side)
+                lines = lines_of(version.text or "")[line - 1 : last]
+                if len(lines) != last - line + 1 or _ended("".join(lines)) != _ended(quote):
+                    raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})
+                kept = [one.comment.blob for one in self._comments.values()]
+                await self._review.keep_texts(git, [*kept, version.blob])
+        except HunkGone as error:
+            raise refused(error) from None
+        except NoLines:
+            text = "The file has no lines on this side that could be commented on. Nothing was changed."
+            raise ClientError("VALIDATION_FAILED", text, field="data.side") from None
+        return ReviewComment(
+            comment_id=id,
+            by=asker.name,
+            path=path,
+            side=command.side,
+            line=line,
+            end_line=last,
+            quote="".join(lines),
+            blob=version.blob,
+            text=text,
+            suggestion=suggestion,
+        )
+
+    def _changed(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment | None:
+        """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""
+        known = self._comments.get(id)
+        if known is None:
+            text = "The comment does not exist any more. Nothing was changed."
+            raise ClientError("COMMENT_GONE", text, field="data.comment_id")
+        comment = known.comment
+        if any(one is not None for one in (command.path, command.line, command.end_line, command.quote)):
+            raise _invalid("comment_id", "a comment stays on its lines")
+        if command.resolved is not None:
+            if command.remove or command.text is not None or command.suggestion is not None:
+                raise _invalid("resolved", "nothing else can be changed with it")
+            return _resolved(comment, asker, resolved=command.resolved)
+        if comment.by != asker.name and not asker.owns:
+            text = f"The comment is by {comment.by}. Only its author or a client with the scope admin can change it. "
+            text += "Nothing was changed."
+            raise ClientError("OUT_OF_SCOPE", text, field="data.comment_id", details={"needed": "admin"})
+        if comment.state == "waiting":
+            text = "The comment waits for the agent. Nothing was changed. Withdraw it first."
+            raise ClientError("COMMENT_GONE", text, field="data.comment_id")
+        if comment.state != "draft":
+            text = "The comment was already sent. Nothing was changed. Write another one."
+            details = {"run_id": comment.run_id}
+            raise ClientError("COMMENT_GONE", text, field="data.comment_id", details=details)
+        if command.remove:
+            return None
+        text, suggestion = _words(command)
+        return msgspec.structs.replace(comment, text=text, suggestion=suggestion)
+
+    def _check_room(self, comment: ReviewComment) -> None:
+        """Raises ``ClientError`` if the comment does not fit."""
+        count, size = sized(self._comments, comment)
+        if comment.state != "resolved" and (count > MOST_COMMENTS or size > COMMENTS_BYTES):
+            many = f"{MOST_COMMENTS} comments" if count > MOST_COMMENTS else f"{COMMENTS_BYTES:,} bytes of comments"
+            text = f"A review has at most {many} that are not resolved. Nothing was changed. Resolve or remove some."
+            raise ClientError("RESOURCE_LIMIT", text, retryable=False)
+
+
+def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
+    """The same comment if it is resolved, or not, already. Raises ``ClientError``."""
+    if comment.state in ("draft", "waiting"):
+        text = "A draft can't be resolved: the agent has not received it. Nothing was changed. Send it, or remove it."
+        raise ClientError("VALIDATION_FAILED", text, field="data.resolved")
+    if resolved == (comment.state == "resolved"):
+        return comment
+    changed: dict[str, Any] = {"state": "sent", "resolved_by": None}
+    if resolved:
+        changed = {"state": "resolved", "resolved_by": asker.name}
+    return msgspec.structs.replace(comment, **changed)
+
+
+def _event(id: str, comment: ReviewComment | None, asker: Subscriber) -> ReviewCommented:
+    return ReviewCommented(comment_id=id, by=asker.name, comment=comment, client_id=asker.id)
+
+
+def _answer(
+    id: str, comment: ReviewComment | None, session: str, asker: Subscriber, seq: int | None
+) -> Answer[ReviewCommented]:
+    return messages.updated("review_commented", _event(id, comment, asker), session, seq)
+
+
+NOT_AS_SHOWN: Final = "The lines are not as they were shown. Nothing was changed. Get the review again."
+
+
+def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
+    """The id of a new comment: the same for a repeated request. A client that numbers its requests reuses numbers after it
+    reconnects, so only the same comment by the same person makes it a repetition."""
+    if command.request_id is None:
+        return f"comment_{uuid.uuid4().hex[:16]}"
+    digest = blake2b(msgspec.json.encode((asker.name, command)), digest_size=8)
+    return f"comment_{digest.hexdigest()}"
+
+
+def _words(command: commands.ReviewComment) -> tuple[str, str | None]:
+    """The text and the suggestion of a comment. A suggestion consists of whole lines."""
+    text = (command.text or "").strip()
+    suggestion = command.suggestion
+    if not text and suggestion is None:
+        raise _invalid("text", "it is missing, and there is no suggestion")
+    _check_length("text", text)
+    _check_length("suggestion", suggestion or "")
+    return text, _ended(suggestion) if suggestion else suggestion
+
+
+def _check_length(name: str, text: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise _invalid(name, f"at most {LONGEST_TEXT:,} characters are allowed, and it has {len(text):,}")
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def _invalid(name: str, problem: str) -> ClientError:
+    return ClientError("VALIDATION_FAILED", f"data.{name}: {problem}. Nothing was changed.", field=f"data.{name}")

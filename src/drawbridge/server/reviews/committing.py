@@ -1,0 +1,357 @@
+"""Commits what was kept in a review: HEAD with the kept changes and nothing else.
+
+The commit is made by the person's own git, with an index of its own: whatever the person has staged or changed stays as it is.
+Their index gets the same changes, so that they are not staged in reverse. It is locked as git locks it from before HEAD is
+read until the commit is made or refused, so no other commit comes in between. What fails changes neither the index nor a
+branch nor a file; what a hook itself changes is the hook's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from drawbridge.server.checkpoints import git_index
+from drawbridge.server.checkpoints.checkpoints import PATCH, differences, filtered_of, shown_path
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
+from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
+
+SECONDS: Final = 120.0
+"""Seconds for a commit, its hooks included."""
+
+IDENTITY_SECONDS: Final = 30.0
+"""Seconds until git has read the person's name from its configuration."""
+
+IDENTITY: Final = re.compile(r"^(.*<.*>) [0-9]+ [+-][0-9]{4}$", re.MULTILINE)
+"""A line of ``git var GIT_AUTHOR_IDENT``."""
+
+UNDER_WAY: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
+"""In git's directory while a merge, cherry-pick, revert, rebase or bisection is not finished."""
+
+NO_BRANCH: Final = 91
+"""The exit code of the script if the branch could not be created."""
+
+Reason: TypeAlias = Literal[
+    "detached", "filter", "identity", "index", "locked", "no_repository", "overlap", "under_way", "unborn"
+]
+
+
+class NothingToCommit(Exception):
+    """Nothing was kept that the last commit does not contain."""
+
+
+class Blocked(Exception):
+    """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: of the files."""
+
+    def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.paths = tuple(sorted(paths))
+
+
+class BadBranch(Exception):
+    """The name of the new branch is not valid, or taken. The text is for people."""
+
+    def __init__(self, text: str, *, exists: bool) -> None:
+        super().__init__(text)
+        self.exists = exists
+
+
+class Refused(Exception):
+    """git or a hook has refused the commit. ``output``: what it printed; ``code``: its exit code."""
+
+    def __init__(self, code: int, output: str) -> None:
+        super().__init__(output)
+        self.code = code
+        self.output = output
+
+
+class Committed(Struct, frozen=True):
+    """A commit that was made. ``branch``: without "refs/heads/". ``files``: their paths, for people; ``kept``: the paths of the
+    files whose kept changes the branch has now."""
+
+    commit: str
+    branch: str
+    files: tuple[str, ...]
+    output: str
+    kept: frozenset[str]
+
+
+class Head(NamedTuple):
+    """``ref``: the branch that is checked out, empty if none is. ``commit``: empty if the branch has none yet."""
+
+    ref: str
+    commit: str
+
+
+async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry, Entry]]:
+    """What was kept and is not in the last commit as it is: path → the entries before and after; nothing where no commit can be
+    made. Raises ``GitFailed``."""
+    if git.repository.private:
+        return {}
+    kept = await differences(git, start, base)
+    if not kept:
+        return {}
+    head = await head_of(git)
+    if not head.commit:
+        return kept
+    since = await differences(git, head.commit, base)
+    return {path: entries for path, entries in kept.items() if path in since}
+
+
+async def counted_lines(git: Git, start: str, base: str, paths: Collection[str]) -> dict[str, tuple[int, int]]:
+    """For each path the numbers of lines that are added and removed from ``start`` to ``base``. Raises ``GitFailed``."""
+    if not paths:
+        return {}
+    listed = await git.read(*PATCH, "--relative", "--numstat", "-z", start, base, "--", ".")
+    found = {
+        path: (added, removed) for added, removed, path in (one.split("\t", 2) for one in listed.split("\0") if one)
+    }
+    numbers = {path: found.get(path, ("0", "0")) for path in paths}
+    return {path: (_number(added), _number(removed)) for path, (added, removed) in numbers.items()}
+
+
+def _number(text: str) -> int:
+    """A dash is for a binary file."""
+    return int(text) if text.isdigit() else 0
+
+
+async def commit(
+    git: Git, start: str, base: str, files_now: str, message: str, branch: str | None, files: Collection[str] = ()
+) -> Committed:
+    """Commits what was kept from ``start`` to ``base``, commits of a review. ``files_now``: the files as they are.
+    ``branch``: the name of a new one, which is checked out then.
+    ``files``: only these paths, as people see them.
+
+    Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
+    """
+    if git.repository.private:
+        raise Blocked("no_repository", "the directory is not in a git work tree")
+    if branch is not None:
+        await _check_name(git, branch)
+    own = git.repository.own
+    async with _locked(git, own / "index") as lock:
+        head = await head_of(git)
+        await _check_state(git, head, branch)
+        kept = await kept_changes(git, start, base)
+        if files:
+            kept = {path: entries for path, entries in kept.items() if shown_path(path) in files}
+        filtered = [await filtered_of(git, commit) for commit in (base, files_now)]
+        paths = frozenset().union(*(one.read | one.unread for one in filtered)) & kept.keys()
+        if paths:
+            text = "a git filter (such as LFS) stores some of the files, which only a commit in your shell can apply"
+            raise Blocked("filter", text, list(map(shown_path, paths)))
+        before = await differences(git, await _tree_of(git, head), base)
+        new = await _merged(
+            git, {path: (old, before.get(path, (made, made))[0], made) for path, (old, made) in kept.items()}
+        )
+        tree = await tree_with(git, await _tree_of(git, head), new)
+        now = await differences(git, await _tree_of(git, head), tree)
+        if not now:
+            raise NothingToCommit
+        if not now.keys() <= new.keys():
+            text = "a file is where a directory was, or the other way round"
+            raise Blocked("overlap", text, list(map(shown_path, now.keys() - new.keys())))
+        await _prepare_index(git, lock, now, new)
+        code, output = await _run(git, lock, head, tree, message, branch)
+        done = await head_of(git)
+        if done.commit == head.commit:
+            if code == NO_BRANCH:
+                raise BadBranch(f"The branch could not be created: {output.strip()[-500:]}", exists=False)
+            raise Refused(code, output)
+    name = done.ref.removeprefix("refs/heads/")
+    return Committed(done.commit, name, tuple(sorted(map(shown_path, now))), output, frozenset(kept))
+
+
+async def _check_name(git: Git, branch: str) -> None:
+    code = 1
+    if not branch.startswith("-") and branch != "HEAD" and "\0" not in branch:
+        code, _, _ = await git.run("check-ref-format", f"refs/heads/{branch}")
+    if code:
+        raise BadBranch("It is not a valid name of a branch.", exists=False)
+    code, _, _ = await git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+    if not code:
+        raise BadBranch("There is a branch of this name.", exists=True)
+
+
+async def _check_state(git: Git, head: Head, branch: str | None) -> None:
+    own = git.repository.own
+    if await asyncio.to_thread(lambda: any(os.path.lexists(own / name) for name in UNDER_WAY)):
+        text = "a merge, rebase, cherry-pick, revert or bisection is under way. Finish or abort it first"
+        raise Blocked("under_way", text)
+    if branch is None and not head.ref:
+        raise Blocked("detached", "no branch is checked out (detached HEAD). Name a new branch")
+    if branch is not None and not head.commit:
+        raise Blocked("unborn", "the repository has no commit yet. Commit on its first branch")
+    await author_of(git)
+
+
+async def author_of(git: Git) -> str:
+    """Name and address of the person in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` or ``GitFailed``."""
+    script = '"$git" var GIT_AUTHOR_IDENT && "$git" var GIT_COMMITTER_IDENT'
+    code, output = await git.as_person(script, IDENTITY_SECONDS, "the person's name")
+    found = IDENTITY.search(output)
+    if code or found is None:
+        text = "git does not know your name and address. Set user.name and user.email (git config --global) on the server's "
+        raise Blocked("identity", text + "machine")
+    return found[1]
+
+
+async def head_of(git: Git) -> Head:
+    """Raises ``GitFailed``."""
+    await git.see_head()
+    code, ref, _ = await git.run("symbolic-ref", "--quiet", "HEAD")
+    name = "" if code else ref.strip()
+    code, commit, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    return Head(name, "" if code else commit.strip())
+
+
+async def _tree_of(git: Git, head: Head) -> str:
+    return f"{head.commit}^{{tree}}" if head.commit else (await git.read("mktree")).strip()
+
+
+async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -> dict[str, Version | None]:
+    """For each path (before, there, wanted): what is there, with the change from before to wanted. Raises ``Blocked``."""
+    texts = await loaded_texts(git, [entry for three in entries.values() for entry in three])
+    new: dict[str, Version | None] = {}
+    overlapping = []
+    for path, (old, there, wanted) in entries.items():
+        versions = [version_of(entry, texts) for entry in (old, there, wanted)]
+        try:
+            found = await asyncio.to_thread(merged, *versions)
+        except Overlapping:
+            overlapping.append(shown_path(path))
+        else:
+            if not same(found, versions[1]):
+                new[path] = found
+    if overlapping:
+        text = "there are other changes that are not committed in the same lines, or the whole file is not committed"
+        raise Blocked("overlap", text, overlapping)
+    return await with_contents(git, new)
+
+
+@contextlib.asynccontextmanager
+async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
+    """The lock of the person's index, as git makes it. Removed at the end unless it has become the index."""
+    lock = index.with_name(index.name + ".lock")
+    try:
+        made = await asyncio.to_thread(_create, lock)
+    except FileExistsError:
+        text = "another git command is at work in the repository, or was killed (index.lock exists)"
+        raise Blocked("locked", text) from None
+    try:
+        await git.remove_at_end(lock)  # also if the server is killed
+        yield lock
+        await git.remove_at_end(None)
+    finally:
+        await asyncio.to_thread(_remove, lock, made)
+
+
+def _create(lock: Path) -> tuple[int, int]:
+    """Blocking."""
+    descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        found = os.fstat(descriptor)
+        return found.st_dev, found.st_ino
+    finally:
+        os.close(descriptor)
+
+
+def _remove(lock: Path, made: tuple[int, int]) -> None:
+    """Blocking."""
+    with contextlib.suppress(OSError):
+        found = lock.lstat()
+        if (found.st_dev, found.st_ino) == made:
+            lock.unlink()
+
+
+async def _prepare_index(
+    git: Git, lock: Path, now: Mapping[str, tuple[Entry, Entry]], new: Mapping[str, Version | None]
+) -> None:
+    """Makes the lock the person's index with the changes that are committed. Raises ``Blocked``."""
+    index, copy = lock.with_name("index"), git.folder / "person"
+    known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
+    if known is None:
+        raise Blocked("index", "git's index is split, sparse or damaged, which is not supported. Commit in your shell")
+    own = {"GIT_INDEX_FILE": str(copy)}
+    if known is not git_index.NO_INDEX:
+        await asyncio.to_thread(shutil.copy2, index, copy)
+    if await git.read("ls-files", "--unmerged", "-z", environment=own):
+        raise Blocked("under_way", "some files have conflicts that are not resolved. Resolve them first")
+    listed = (
+        item.partition("\t") for item in (await git.read("ls-files", "-s", "-z", environment=own)).split("\0") if item
+    )
+    staged = {path: fact.rpartition(" ")[0] for fact, _, path in listed}
+    none = f"000000 {'0' * 2 * git.settings.id_bytes}"
+    wanted = {path: (old, staged.get(path, none), made) for path, (old, made) in now.items()}
+    changes = await _merged(git, wanted)
+    await put(git, changes, own)
+    after = (
+        item.partition("\t") for item in (await git.read("ls-files", "-s", "-z", environment=own)).split("\0") if item
+    )
+    lost = staged.keys() - {path for _, _, path in after} - new.keys()
+    if lost:
+        text = "a staged file is where a directory is committed, or the other way round"
+        raise Blocked("overlap", text, list(map(shown_path, lost)))
+    await asyncio.to_thread(_fill, copy, lock)
+
+
+def _fill(copy: Path, lock: Path) -> None:
+    """Blocking. The index's own time is part of how git knows that files are unchanged."""
+    shutil.copyfile(copy, lock)
+    shutil.copymode(copy, lock)
+    times = copy.stat()
+    os.utime(lock, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:
+    """Commits the tree; then the lock becomes the index. Otherwise HEAD and the branches are as before."""
+    index = git.folder / "committed"
+    own = {"GIT_INDEX_FILE": str(index)}
+    await git.read("read-tree", tree, environment=own)
+    await git.run("update-index", "-q", "--refresh", environment=own)  # hooks compare it with the files
+    words = git.folder / "message"
+    await asyncio.to_thread(words.write_bytes, message.encode(errors="replace"))
+    given = {
+        "index": str(index),
+        "message": str(words),
+        "lock": str(lock),
+        "real": str(lock.with_name("index")),
+        "head": head.commit,
+        "former": head.ref,
+        "new": "" if branch is None else f"refs/heads/{branch}",
+        "moving": f"checkout: moving from {head.ref.removeprefix('refs/heads/') or head.commit} to {branch}",
+    }
+    lines = [f"{name}={shlex.quote(value)}" for name, value in given.items()]
+    return await git.as_person("\n".join([*lines, _COMMIT]), SECONDS, "a commit")
+
+
+_COMMIT: Final = f"""
+if [ -n "$new" ]; then
+    "$git" update-ref -m 'branch: Created from HEAD' "$new" "$head" '' || exit {NO_BRANCH}
+    "$git" symbolic-ref -m "$moving" HEAD "$new" || {{ "$git" update-ref -d "$new"; exit {NO_BRANCH}; }}
+fi
+(trap - TERM; export GIT_INDEX_FILE="$index"; exec "$git" commit -F "$message")
+code=$?
+if [ "$("$git" rev-parse --verify --quiet HEAD)" != "$head" ]; then
+    mv -f "$lock" "$real"
+else
+    rm -f "$lock"
+    if [ -n "$new" ]; then
+        if [ -n "$former" ]; then "$git" symbolic-ref HEAD "$former"; else "$git" update-ref --no-deref HEAD "$head"; fi
+        "$git" update-ref -d "$new"
+    fi
+fi
+exit $code
+"""
+"""The shell itself ignores SIGTERM, so this is completed if the commit is ended: it took too long, or the server has ended."""

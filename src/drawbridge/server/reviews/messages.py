@@ -1,0 +1,311 @@
+"""The review in the messages of the client protocol: what a client asks for, what it gets, and why it was refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.server.checkpoints.checkpoints import Changed, shown_path
+from drawbridge.server.protocol import commands, replies
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import (
+    FRAME_BYTES,
+    ROOM,
+    ReviewChanged,
+    ReviewDecided,
+    ReviewNumbers,
+    Subscriber,
+)
+from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
+from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
+from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
+from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
+from drawbridge.server.store.texts import clean
+
+LONGEST_OUTPUT: Final = 10_000
+"""Characters of what git and its hooks have printed that clients get."""
+
+ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""Colours and the like, for a terminal."""
+
+LARGEST_KEPT: Final = 50_000
+"""Bytes of the list of kept files, as JSON."""
+
+LONGEST_TITLE: Final = 200
+"""Characters of the title that is proposed for a pull request."""
+
+LONGEST_BODY: Final = 10_000
+
+LARGEST_FILE: Final = FRAME_BYTES // 4
+"""Bytes of one file's hunks in a message, as JSON."""
+
+IMAGES: Final = {
+    "avif": "image/avif",
+    "bmp": "image/bmp",
+    "gif": "image/gif",
+    "ico": "image/x-icon",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "png": "image/png",
+    "webp": "image/webp",
+}
+"""The ends of the names of files that browsers can show as images, and their media types."""
+
+IMAGE: Final = "review_"
+"""What the id of an image's blob begins with, after that of the session. The rest is git's id of the content."""
+
+
+def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
+    """Raises ``ClientError``."""
+    if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
+        text = "A decision is about hunks, files, or all: exactly one of them. Nothing was changed."
+        raise ClientError("VALIDATION_FAILED", text, field="data.hunks")
+    if command.text is not None:
+        if len(command.hunks) != 1 or command.decision is not None:
+            text = "An edit is for one hunk, and has no decision beside it. Nothing was changed."
+            raise ClientError("VALIDATION_FAILED", text, field="data.text")
+        return Wish(by, "edit", command.hunks, text=command.text)
+    if command.decision is None:
+        text = "The decision is missing: keep or undo. Nothing was changed."
+        raise ClientError("VALIDATION_FAILED", text, field="data.decision")
+    if not command.hunks and command.version is None:
+        text = "The version of the review that was seen is missing. Nothing was changed."
+        raise ClientError("VALIDATION_FAILED", text, field="data.version")
+    return Wish(by, command.decision, command.hunks, command.files, command.all, command.version)
+
+
+def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
+    match error:
+        case HunkGone(decided=Decided() as decided):
+            how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
+            text = f"The hunk was already {how} by {decided.by}. Nothing was changed. Get the review again."
+            details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
+            return ClientError("HUNK_GONE", text, details=details)
+        case HunkGone():
+            text = "It is not in the review any more. Nothing was changed. Get the review again."
+            return ClientError("HUNK_GONE", text, details={"gone": error.what})
+        case ReviewMoved():
+            text = "The review has changed since it was shown. Nothing was changed. Get the review again."
+            return ClientError("HUNK_GONE", text, field="data.version")
+        case NotEditable():
+            text = "The hunk has no lines that could be edited. Nothing was changed. Keep or undo it."
+            return ClientError("VALIDATION_FAILED", text, field="data.text")
+        case Changed():
+            text = f"The files can't be changed, because of {error}. Nothing was changed. Get the review again."
+            return ClientError("REVIEW_CLASH", text, details={"paths": error.paths})
+
+
+def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> ClientError:
+    match error:
+        case NothingToCommit():
+            text = "Nothing was kept in the review that the last commit does not contain. Keep some changes first."
+            return ClientError("NOTHING_TO_COMMIT", text)
+        case Blocked():
+            text = f"The changes can't be committed: {error}. Nothing was changed."
+            details = {"reason": error.reason, **({"paths": error.paths} if error.paths else {})}
+            return ClientError("COMMIT_BLOCKED", text, details=details)
+        case BadBranch():
+            code = "BRANCH_EXISTS" if error.exists else "VALIDATION_FAILED"
+            return ClientError(code, f"{error} Nothing was committed. Choose another name.", field="data.branch")
+        case Refused():
+            text = "git or one of its hooks refused the commit. Nothing was committed."
+            return ClientError(
+                "COMMIT_FAILED", text, details={"output": shown_output(error.output), "code": error.code}
+            )
+
+
+def shown_output(output: str) -> str:
+    """The end of what a program printed, for people: without control characters."""
+    return clean(ESCAPES.sub("", output)).strip()[-LONGEST_OUTPUT:]
+
+
+def not_pushed(error: CannotPush | NotPushed) -> ClientError:
+    match error:
+        case CannotPush():
+            text = f"The branch can't be pushed: {error}. Nothing was pushed."
+            if error.reason == "program":
+                text = f"No pull request can be created: {error}. Nothing was pushed."
+            if error.reason == "moved":
+                text += " Get the review again."
+            return ClientError("PUSH_BLOCKED", text, details={"reason": error.reason})
+        case NotPushed():
+            text = "The push failed: git, one of its hooks or the remote refused it, or it took too long."
+            return ClientError("PUSH_FAILED", text, details={"output": shown_output(error.output), "code": error.code})
+
+
+def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
+    """None where there is nothing that a push could be about."""
+    match found:
+        case CannotPush(reason="remote"):
+            return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
+        case CannotPush():
+            return None
+        case Target():
+            return replies.PushOffer(
+                version=found.version,
+                remote=clean(found.remote),
+                branch=clean(found.branch),
+                ahead=found.ahead,
+                pull_request=found.program,
+                no_pull_request=found.why_not,
+                title=clean(found.subject)[:LONGEST_TITLE],
+                body=clean(found.body)[:LONGEST_BODY],
+            )
+
+
+def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
+    """The record of a decision that has changed the review."""
+    return ReviewDecided(
+        by=asker.name,
+        decision=wish.decision,
+        files=outcome.files,
+        hunks=outcome.hunks,
+        left=outcome.review.hunks,
+        client_id=asker.id,
+    )
+
+
+def counted(review: Open) -> ReviewNumbers:
+    added, removed = review.lines()
+    return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
+
+
+def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
+    """``asker``: the client that has decided something."""
+    return ReviewChanged(
+        state="open" if review.files else "decided",
+        **msgspec.structs.asdict(counted(review)),
+        by=asker.name if asker else None,
+        client_id=asker.id if asker else None,
+    )
+
+
+def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[int, int]]) -> replies.CommitOffer:
+    """``author``: or why nobody can commit. ``kept``: as ``Review.kept`` returns it."""
+    lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
+    fitting = {path: lines[path] for path in _fitting(sorted(lines))}
+    if isinstance(author, Blocked):
+        return replies.CommitOffer(message=message, problem=f"Nothing can be committed: {author}.", lines=fitting)
+    return replies.CommitOffer(message=message, author=clean(author), lines=fitting)
+
+
+class Shown(Struct, frozen=True):
+    """A file as it was in a reply. ``made_of``: what that depends on; ``size``: bytes as JSON."""
+
+    made_of: tuple[object, ...]
+    file: replies.ReviewFile
+    size: int
+
+
+def reply(
+    session: str,
+    review: Open,
+    placed: Placed = Placed(),  # noqa: B008 - frozen
+    drafts: str = "",
+    kept: Iterable[str] = (),
+    commit: replies.CommitOffer | None = None,
+    push: replies.PushOffer | None = None,
+    handover: replies.Handover | None = None,
+    before: Mapping[str, Shown] = MappingProxyType({}),
+) -> tuple[replies.Review, dict[str, Shown]]:
+    """As much of the review as fits into one message. ``session``: its id. ``drafts``: their version; ``kept``: the paths of
+    kept files. ``before``: the files of an earlier reply by their paths; most are the same after a decision. Returns those of
+    this one, too."""
+    shown_kept = tuple(_fitting(sorted(map(shown_path, kept))))
+    room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, placed.comments, commit, push, handover)))
+    files: list[replies.ReviewFile] = []
+    shown: dict[str, Shown] = {}
+    for change in review.files:
+        known = shown[change.path] = _shown(session, change, placed, before.get(change.path))
+        file, size = known.file, known.size
+        if size > min(LARGEST_FILE, room):
+            file = msgspec.structs.replace(file, hunks=(), too_large=True)
+            size = len(msgspec.json.encode(file))
+        if size > room:
+            break
+        room -= size + 1
+        files.append(file)
+    data = replies.Review(
+        state="open" if review.files else "none",
+        version=review.version,
+        files=tuple(files),
+        more=len(review.files) - len(files),
+        repository="private" if review.private else "project",
+        comments=placed.comments,
+        drafts=drafts,
+        kept=shown_kept,
+        commit=commit,
+        push=push,
+        handover=handover,
+    )
+    return data, shown
+
+
+def _shown(session: str, change: FileChange, placed: Placed, before: Shown | None) -> Shown:
+    sides = [(side.mode, side.blob, side.text is None) if side else None for side in (change.old, change.new)]
+    answers = [placed.answers.get(hunk.id, ()) for hunk in change.hunks]
+    made_of = (session, change.old_path, *sides, change.hunks, *answers)
+    if before is not None and before.made_of == made_of:
+        return before
+    file = _file(session, change, placed)
+    return Shown(made_of, file, len(msgspec.json.encode(file)))
+
+
+def _fitting(paths: Iterable[str]) -> Iterator[str]:
+    room = LARGEST_KEPT
+    for path in paths:
+        room -= len(msgspec.json.encode(path)) + 1
+        if room < 0:
+            return
+        yield path
+
+
+def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFile:
+    old, new = change.old, change.new
+    spans = [hunk.span for hunk in change.hunks]
+    return replies.ReviewFile(
+        path=shown_path(change.path),
+        old_path=shown_path(change.old_path) if change.old_path else None,
+        change="added" if old is None else "deleted" if new is None else "changed",
+        old_mode=old.mode if old else None,
+        new_mode=new.mode if new else None,
+        added=sum(span.new_count for span in spans),
+        removed=sum(span.old_count for span in spans),
+        hunks=tuple(_hunk(part, placed.answers.get(part.hunk.id, ())) for part in change.parts()),
+        binary=any(side is not None and side.text is None for side in (old, new)),
+        old_image=_image(session, change.path_before, old),
+        new_image=_image(session, change.path, new),
+    )
+
+
+def _image(session: str, path: str, version: Version | None) -> replies.ReviewImage | None:
+    """None for what is not named like an image, and for texts: those are shown as lines."""
+    media_type = IMAGES.get(path.rpartition(".")[2].lower())
+    if media_type is None or version is None or version.text is not None or version.mode not in REGULAR:
+        return None
+    return replies.ReviewImage(f"{session}:{IMAGE}{version.blob}", media_type)
+
+
+def images_of(data: replies.Review) -> frozenset[str]:
+    """git's ids of the images that a reply names."""
+    images = (image for file in data.files for image in (file.old_image, file.new_image) if image is not None)
+    return frozenset(image.blob_id.partition(IMAGE)[2] for image in images)
+
+
+def _hunk(part: Part, answers: tuple[str, ...]) -> replies.ReviewHunk:
+    span = part.hunk.span
+    return replies.ReviewHunk(
+        id=part.hunk.id,
+        kind=part.hunk.kind,
+        old_start=span.old_start + bool(span.old_count),
+        new_start=span.new_start + bool(span.new_count),
+        removed="".join(part.removed),
+        added="".join(part.added),
+        answers=answers,
+    )

@@ -1,0 +1,148 @@
+"""Where the comments of a review are now, and which hunks have changed their lines since they were sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.reviews.change_set import FileChange, Hunk, lines_of
+from drawbridge.server.reviews.comments import Range, followed, meet, touching
+from drawbridge.server.reviews.contents import Entry, loaded_texts
+from drawbridge.text import hunks as differences
+from drawbridge.text.hunks import Hunk as Span
+
+Side: TypeAlias = Literal["new", "old"]
+
+LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
+"""A file's name is never a pattern."""
+
+
+class Commits(NamedTuple):
+    """The trees of a review. ``runs``: the refs below which the checkpoints of its runs are."""
+
+    base: str
+    head: str
+    runs: str
+
+
+class Placed(Struct, frozen=True):
+    """The comments as they are now. ``answers``: the ids of the comments that each hunk answers, by the hunk's id."""
+
+    comments: tuple[ReviewComment, ...] = ()
+    answers: Mapping[str, tuple[str, ...]] = {}
+
+
+async def places(
+    git: Git, commits: Commits, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]
+) -> Placed:
+    """``begun``: the ids of the comments whose run has begun. Raises ``GitFailed``."""
+    paths = sorted({comment.path for comment in comments})
+    renamed = {file.path: file.old_path for file in files if file.old_path and file.path in paths}
+    old = await _entries(git, commits.base, [*paths, *renamed.values()])
+    old |= {path: old[old_path] for path, old_path in renamed.items() if old_path in old}
+    new = await _entries(git, commits.head, paths)
+    runs = sorted({one.run_id for one in comments if one.run_id is not None and one.comment_id in begun})
+    before = {run: await _entries(git, f"{commits.runs}/{run}/before", paths) for run in runs}
+    entries = [entry for tree in (old, new, *before.values()) for entry in tree.values()]
+    entries += [f"100644 {comment.blob}" for comment in comments]
+    texts = await loaded_texts(git, entries)
+    return await asyncio.to_thread(_Comparing(texts, old, new, before).placed, files, comments, begun)
+
+
+async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
+    """Of the paths that are files in the commit, which may not exist."""
+    code, listed, _ = await git.run("ls-tree", "-z", commit, "--", *paths, environment=LITERAL)
+    if code:
+        return {}
+    found = {}
+    for fact, _, path in (item.partition("\t") for item in listed.split("\0") if item):
+        mode, kind, blob = fact.split(" ")
+        if kind == "blob":
+            found[path] = f"{mode} {blob}"
+    return found
+
+
+class _Comparing:
+    """``texts``: by the ids of the contents; ``old``, ``new``, ``before``: the entries of the files in the review's trees, and
+    before each run. Blocking."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        old: Mapping[str, Entry],
+        new: Mapping[str, Entry],
+        before: Mapping[str, Mapping[str, Entry]],
+    ) -> None:
+        self._lines = {blob: lines_of(text) for blob, text in texts.items()}
+        self._old, self._new, self._before = old, new, before
+        self._changes: dict[tuple[str, str], Sequence[Span]] = {}
+
+    def placed(self, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
+        hunks = {file.path: file.hunks for file in files}
+        found: list[ReviewComment] = []
+        answers: dict[str, tuple[str, ...]] = {}
+        for comment in comments:
+            tree = self._new if comment.side == "new" else self._old
+            place = self._place(comment, _blob(tree.get(comment.path)))
+            if place is None:
+                found.append(msgspec.structs.replace(comment, outdated=True))
+            else:
+                found.append(msgspec.structs.replace(comment, line=place.first, end_line=place.last))
+            if comment.comment_id in begun:
+                for hunk in self._answering(comment, place, hunks.get(comment.path, ())):
+                    answers[hunk.id] = (*answers.get(hunk.id, ()), comment.comment_id)
+        return Placed(tuple(found), answers)
+
+    def _place(self, comment: ReviewComment, blob: str | None) -> Range | None:
+        """Where the lines of a comment are in this text."""
+        lines = Range(comment.line, comment.end_line)
+        if blob == comment.blob:
+            return lines
+        changes = self._between(comment.blob, blob)
+        return None if changes is None else followed(self._lines[comment.blob], changes, lines)
+
+    def _answering(self, comment: ReviewComment, place: Range | None, hunks: Iterable[Hunk]) -> list[Hunk]:
+        """The hunks that have changed the lines of a comment since its run began. ``place``: where they are now."""
+        hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
+        before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
+        after = _blob(self._new.get(comment.path))
+        if before is None or before == after:
+            return []
+        if after is None:  # the file was deleted
+            return hunks
+        changes = self._between(before, after)
+        if changes is None:
+            return []
+        if comment.side == "new":
+            was = self._place(comment, before)
+            changes = [] if was is None else touching(changes, was)
+            return [hunk for hunk in hunks if any(_meet(hunk.span, change) for change in changes)]
+        if place is None:
+            return []
+        # The removed lines may be there again beside those of the hunk.
+        hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, place.start, place.last)]
+        return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
+
+    def _between(self, old: str, new: str | None) -> Sequence[Span] | None:
+        """The changes from one content to another; None if one of them is not text, or not there."""
+        if new is None or old not in self._lines or new not in self._lines:
+            return None
+        if (old, new) not in self._changes:
+            self._changes[old, new] = differences.diff(self._lines[old], self._lines[new])
+        return self._changes[old, new]
+
+
+def _blob(entry: Entry | None) -> str | None:
+    return None if entry is None else entry.partition(" ")[2]
+
+
+def _meet(hunk: Span, change: Span, around: int = 0) -> bool:
+    """Whether a hunk contains some of the new lines of a change, or the place from which lines were removed. ``around``: as
+    many lines before and after the change count as well."""
+    return meet(hunk.new_start, hunk.new_end, change.new_start - around, change.new_end + around)

@@ -1,0 +1,65 @@
+"""The comments of a review as the server remembers them, by their ids, in the order in which they were written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.server.protocol.messages import ReviewComment
+
+MOST_COMMENTS: Final = 200
+
+COMMENTS_BYTES: Final = 200_000
+"""Bytes of all comments of a review, as JSON: the message with the review contains them."""
+
+
+class Remembered(Struct, frozen=True):
+    """A comment of the review. ``seq``: the record in which it was written. ``changes``: how often it has changed. ``begun``:
+    whether the run that it was sent with has begun.
+    """
+
+    comment: ReviewComment
+    seq: int = 0
+    changes: int = 0
+    begun: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes, as JSON."""
+        return len(msgspec.json.encode(self.comment)) + 1
+
+    def now(self, *, begun: bool = False, **changed: object) -> Remembered:
+        """As it is after a change. ``changed``: fields of the comment."""
+        comment = msgspec.structs.replace(self.comment, **changed)
+        return Remembered(comment, self.seq, self.changes + 1, begun)
+
+
+def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[int, int]:
+    """The number and the bytes of all comments that are not resolved, with this one among them."""
+    kept = [one for id, one in comments.items() if id != comment.comment_id and one.comment.state != "resolved"]
+    return len(kept) + 1, sum(one.size for one in kept) + Remembered(comment).size
+
+
+def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
+    """A comment was written or changed, or removed (None). ``seq``: the record of that. Makes room by dropping the oldest
+    resolved comments."""
+    if comment is None:
+        comments.pop(id, None)
+        return
+    known = comments.get(id, Remembered(comment, seq))
+    comments[id] = Remembered(comment, known.seq, known.changes + 1, known.begun)
+    room = COMMENTS_BYTES - sum(one.size for one in comments.values())
+    for old, one in list(comments.items()):
+        if (len(comments) > MOST_COMMENTS or room < 0) and one.comment.state == "resolved" and old != id:
+            del comments[old]
+            room += one.size
+
+
+def send(comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False) -> None:
+    """Those of them that exist were sent with this run."""
+    for id in ids:
+        if id in comments:
+            comments[id] = comments[id].now(begun=begun, state="sent", run_id=run_id)

@@ -1,0 +1,188 @@
+"""The open review of a directory as clients see it: looked at, decided, commented on, and published to the sessions in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
+from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.events import Event, Recorded
+from drawbridge.server.protocol.client_errors import ClientError, no_project
+from drawbridge.server.protocol.messages import Answer, ReviewDecided, ReviewNumbers, Subscriber
+from drawbridge.server.protocol.replies import CommitOffer, PushOffer
+from drawbridge.server.protocol.replies import Review as ReviewReply
+from drawbridge.server.reviews.change_set import NotEditable
+from drawbridge.server.reviews.commenting import Commenting, KeptComments
+from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
+from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
+
+logger = logging.getLogger("drawbridge.server")
+
+NOTHING_TO_REVIEW: Final = Open().version
+
+
+class Store(Protocol):
+    """What a review uses of the store of a session, which is above it."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def review(self) -> ReviewNumbers | None:
+        """What there is to decide, as lists show it."""
+        ...
+
+    def review_is(self, numbers: ReviewNumbers) -> None: ...
+
+    def check_there(self) -> None: ...
+
+    def record(self, event: Recorded) -> int | None: ...
+
+    def announce(self, event: Event, asker: Subscriber | None = None) -> None: ...
+
+
+class Beside(Struct, frozen=True):
+    """What was kept, and what can be done with it. ``kept``: the paths of files with changes that can be committed."""
+
+    kept: tuple[str, ...] = ()
+    commit: CommitOffer | None = None
+    push: PushOffer | None = None
+
+
+class Reviewing:
+    """``stores``: those of the sessions that share the review, by their ids; a managed session has its review for itself."""
+
+    def __init__(
+        self,
+        name: str,
+        review: Review,
+        checkpoints: Checkpoints,
+        comments: KeptComments,
+        stores: Mapping[str, Store],
+        beside: Callable[[Git], Awaitable[Beside]] | None = None,
+    ) -> None:
+        """``name``: for the log. ``beside``: what the reply has for commits and pushes; raises ``GitFailed``. None: nothing."""
+        self._name = name
+        self._review = review
+        self._checkpoints = checkpoints
+        self._stores = stores
+        self._beside = beside
+        self.commenting = Commenting(comments, review, checkpoints)
+        self._known_version = NOTHING_TO_REVIEW
+        """The version of the review that clients know of."""
+        self._shown: Mapping[str, Shown] = {}
+        """The files of the latest reply."""
+        self._images: frozenset[str] = frozenset()
+        """git's ids of the images that the latest reply names."""
+
+    async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
+        """A checkpoint of a run was stored. A failure is logged: the checkpoint is there. Returns whether it has succeeded."""
+        try:
+            await self._review.extend(git, run_id, when, commit)
+            if when == "after":
+                self._publish(await self._review.stored(git))
+        except (GitFailed, OSError) as error:
+            logger.warning("%s: its review was not extended with %s: %s", self._name, run_id, error)
+            return False
+        return True
+
+    async def look(self) -> None:
+        """The files were changed, but not by a run. A failure is logged."""
+        try:
+            async with self._checkpoints.operation() as git:
+                review = await self._review.current(git, self._checkpoints)
+        except (GitFailed, NoCheckpoint, OSError) as error:
+            logger.warning("%s: its review was not looked at: %s", self._name, error)
+        else:
+            self._publish(review)
+
+    def _publish(self, review: Open) -> None:
+        """Publishes what is to be decided, if it has changed without a decision. A review with nothing left is recorded."""
+        known = (None, counted(review))
+        if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
+            return
+        self._known_version = review.version
+        for store in self._stores.values():
+            if store.closed:  # the server shuts down
+                continue
+            store.review_is(counted(review))
+            if not review.files:
+                store.record(ReviewDecided(files=0, hunks=0, left=0))
+            store.announce(numbers(review))
+
+    async def get(self, session: str) -> Answer[ReviewReply]:
+        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        async with self._checkpoints.operation() as git:
+            review = await self._review.current(git, self._checkpoints)
+            placed, beside = await self._look_beside(git, review)
+        self._publish(review)
+        return await self._reply(session, review, placed, beside)
+
+    async def _look_beside(self, git: Git, review: Open) -> tuple[Placed, Beside]:
+        placed = await self.commenting.placed(git, review)
+        return placed, await self._beside(git) if self._beside else Beside()
+
+    async def _reply(self, session: str, review: Open, placed: Placed, beside: Beside) -> Answer[ReviewReply]:
+        drafts, handover = self.commenting.drafts_version, self.commenting.handover
+        offers = (beside.kept, beside.commit, beside.push)
+        data, self._shown = await asyncio.to_thread(
+            reply, session, review, placed, drafts, *offers, handover, self._shown
+        )
+        self._images = images_of(data)
+        return Answer(type="review", project_id=session, data=data)
+
+    async def image(self, blob: str, largest: int) -> bytes:
+        """A version of an image that the review shows. ``blob``: git's id; ``largest``: in bytes. Raises ``ClientError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        # git may have any file of the repository: only what is in the review is for clients.
+        if blob not in self._images:
+            raise ClientError("BLOB_NOT_FOUND", "The review shows no such image, or no longer.", field="data.blob_id")
+        async with self._checkpoints.operation() as git:
+            size = int(await git.read("cat-file", "-s", blob))
+            if size > largest:
+                text = f"The image can't be shown: it has {size:,} bytes, and at most {largest:,} are shown."
+                details = {"size": size, "limit": largest}
+                raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
+            return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")
+
+    async def decide(
+        self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
+    ) -> Answer[ReviewReply]:
+        """Decides a part of the review; recorded in ``session``, and published like every event. ``check_at_rest`` raises
+        ``ClientError`` during a run, in which hunks can only be kept. The caller makes one decision after the other. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        own = self._stores.get(session)
+        if own is None:  # a terminal session that was removed from the list
+            raise no_project()
+        own.check_there()
+        try:
+            async with self._checkpoints.operation() as git:
+                if wish.decision != "keep":
+                    check_at_rest()
+                outcome = await self._review.decide(git, self._checkpoints, wish)
+                placed, beside = await self._look_beside(git, outcome.review)
+        except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
+            raise refused(error) from None
+        review = outcome.review
+        self._known_version = review.version
+        for store in self._stores.values():
+            store.review_is(counted(review))
+        if outcome.hunks:
+            own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
+            for store in self._stores.values():
+                store.announce(numbers(review, asker), asker if store is own else None)
+        return await self._reply(session, review, placed, beside)
+
+    async def placed(self, drafts: str) -> Placed:
+        """The comments where they are now. ``drafts``: the version of those that are to be sent. Raises ``ClientError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        self.commenting.check_seen(drafts)
+        async with self._checkpoints.operation() as git:
+            review = await self._review.current(git, self._checkpoints)
+            return await self.commenting.placed(git, review)

@@ -1,0 +1,478 @@
+"""The open review of a session: two trees in its repository, and the operations on them.
+
+The difference from *base* to *head* is what the agent changed and nobody has decided. The difference from *start* to *base*
+is what was kept and not committed from the review. All three are commits below a private ref
+(``refs/drawbridge/<project>/review/base`` and so on), so they outlive the server.
+
+The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after`` once it
+has ended. What changes during a run is the agent's; what changes at any other time is somebody else's, and is absorbed into
+base and start. A run whose end no server has seen is over when the review is looked at next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from drawbridge.server.checkpoints.checkpoints import (
+    NAMED,
+    REVIEW,
+    Changed,
+    Checkpoints,
+    Filtered,
+    When,
+    committed,
+    differences,
+    filtered_of,
+    message_of,
+    noted,
+    shown_path,
+    tree_of,
+)
+from drawbridge.server.checkpoints.git import Git, NoCheckpoint
+from drawbridge.server.protocol.messages import ReviewComment
+from drawbridge.server.reviews.change_set import (
+    FileChange,
+    Hunk,
+    Version,
+    absorbed,
+    changed,
+    decide,
+    edit,
+    renames,
+    same,
+)
+from drawbridge.server.reviews.committing import Committed, NothingToCommit, commit, counted_lines, kept_changes
+from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
+from drawbridge.server.reviews.places import Commits, Placed, Side, places
+
+REMEMBERED: Final = 500
+"""Decided hunks whose ids are remembered."""
+
+Decision: TypeAlias = Literal["keep", "undo", "edit"]
+
+
+class Wish(Struct, frozen=True):
+    """What a person decides, and about which hunks: ``hunks`` are ids and ``files`` paths as clients see them.
+
+    ``version``: that of the review that the person has seen; ``files`` and ``all`` are refused if it is another one now.
+    ``text``: the lines that one hunk gets instead of its new ones.
+    """
+
+    by: str
+    decision: Decision
+    hunks: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    all: bool = False
+    version: str | None = None
+    text: str = ""
+
+
+class Decided(Struct, frozen=True):
+    """Who decided a hunk, and how."""
+
+    by: str
+    decision: Decision
+
+
+class HunkGone(Exception):
+    """A hunk or a file is not in the review any more. ``decided``: if a person has decided the hunk."""
+
+    def __init__(self, what: str, decided: Decided | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.decided = decided
+
+
+class ReviewMoved(Exception):
+    """The review is not the one that the person has seen."""
+
+
+class NoLines(Exception):
+    """The file has no lines on that side: it does not exist there, or its lines are not compared."""
+
+
+class Open(Struct, frozen=True):
+    """The review at one moment. ``version`` changes with anything in it. ``private``: it is kept in a private repository."""
+
+    files: tuple[FileChange, ...] = ()
+    private: bool = False
+
+    @property
+    def version(self) -> str:
+        digest = blake2b(digest_size=12)
+        for file in self.files:
+            sides = [(side.mode, side.blob) if side else None for side in (file.old, file.new)]
+            digest.update(repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode())
+        return digest.hexdigest()
+
+    @property
+    def hunks(self) -> int:
+        return sum(len(file.hunks) for file in self.files)
+
+    def lines(self) -> tuple[int, int]:
+        """The numbers of added and of removed lines."""
+        added = sum(hunk.span.new_count for file in self.files for hunk in file.hunks)
+        return added, sum(hunk.span.old_count for file in self.files for hunk in file.hunks)
+
+
+class Outcome(Struct, frozen=True):
+    """What a decision has changed: the review after it, and how many files and hunks it was about."""
+
+    review: Open
+    files: int
+    hunks: int
+
+
+class _Notes(Struct, frozen=True):
+    """In the message of base: the hunks that were decided, the newest last."""
+
+    decided: dict[str, Decided] = {}
+
+
+class _Trees(NamedTuple):
+    """The commits of a review. ``run``: whose changes head contains last. ``is_running``: its end has not been seen."""
+
+    start: str
+    base: str
+    head: str
+    run: str
+    is_running: bool
+
+
+class _Compared(Struct, frozen=True):
+    """The hunks between two versions, as they were left by decisions: a new comparison could give others."""
+
+    old: tuple[str, str] | None
+    new: tuple[str, str] | None
+    hunks: tuple[Hunk, ...]
+    old_path: str
+
+
+class Review:
+    """The review of one session. Each method is part of one operation of its ``Checkpoints``."""
+
+    def __init__(self, project_id: str) -> None:
+        self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
+        self._run: str | None = ""
+        """The latest run that this server has seen the beginning of; None: any that has not ended."""
+        self._compared: dict[str, _Compared] = {}
+        """By path."""
+
+    def continues(self) -> None:
+        """The server was restarted during a run that is still active."""
+        self._run = None
+
+    async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
+        """A checkpoint was stored. Raises ``GitFailed``."""
+        trees = await self._trees(git)
+        if trees is None:
+            start = base = commit
+        elif when == "after" or trees.is_running:
+            start, base = trees.start, trees.base
+        elif await differences(git, trees.base, trees.head):
+            base = await self._absorb(git, trees, commit)
+            start = await self._absorb_kept(git, trees, base)
+        else:
+            base = commit
+            start = await self._absorb_kept(git, trees, base)
+        if when == "before":
+            self._run = run_id
+        await self._set(git, start, base, commit)
+
+    async def current(self, git: Git, checkpoints: Checkpoints) -> Open:
+        """The review of the files as they are now. Raises ``GitFailed``."""
+        return (await self._look(git, checkpoints))[1]
+
+    async def stored(self, git: Git) -> Open:
+        """The review as it was left, without a look at the files. Raises ``GitFailed``."""
+        trees = await self._trees(git)
+        return (
+            Open(private=git.repository.private)
+            if trees is None
+            else await self._between(git, trees, await self._decided(git, trees))
+        )
+
+    async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
+        """Decides hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``, ``NotEditable``, ``NoCheckpoint``,
+        ``Changed`` or ``GitFailed``; nothing has changed then, unless git itself was ended while it wrote the files."""
+        trees, review = await self._look(git, checkpoints)
+        if trees is None:
+            raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
+        decided = await self._decided(git, trees)
+        chosen = _chosen(review, wish, decided)
+        files = {file.path: file for file in review.files}
+        if wish.decision != "keep":
+            await self._check_known(git, trees, [files[path].path_before for path in chosen])
+        after = {path: await asyncio.to_thread(_decided, files[path], ids, wish) for path, ids in chosen.items()}
+        olds, news = dict[str, Version | None](), dict[str, Version | None]()
+        for path, file in after.items():
+            before = files[path]
+            olds |= _moved(before.path_before, before.old, file.path_before, file.old)
+            news |= _moved(path, before.new, file.path, file.new)
+        olds, news = await with_contents(git, olds), await with_contents(git, news)
+        head = trees.head
+        if news:
+            tree = await tree_with(git, trees.head, news)
+            lost = (await differences(git, trees.head, tree)).keys() - news
+            if lost:  # a file would take the place of a directory, or the other way round
+                raise Changed(sorted(map(shown_path, lost)))
+            await checkpoints.write(git, trees.head, tree, list(news))
+            title = f"{trees.run} {'now' if trees.is_running else 'after'}"
+            head = await committed(git, tree, title, await filtered_of(git, trees.head))
+        decided |= {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
+        base = await self._new_base(git, trees.base, olds, decided)
+        await self._set(git, trees.start, base, head)
+        for path, file in after.items():
+            old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
+            self._compared.pop(path, None)
+            self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
+        left = await self._between(git, trees._replace(base=base, head=head), decided)
+        return Outcome(left, len(chosen), sum(map(len, chosen.values())))
+
+    async def commit(
+        self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
+    ) -> Committed:
+        """Commits what was kept, or of that only the ``files``. Raises as ``committing.commit`` does; nothing has changed
+        then."""
+        trees, _ = await self._look(git, checkpoints)
+        if trees is None:
+            raise NothingToCommit
+        done = await commit(git, trees.start, trees.base, trees.head, message, branch, files)
+        kept = await differences(git, trees.start, trees.base)
+        await self._are_committed(git, trees, {path: kept[path] for path in done.kept})
+        return done
+
+    async def kept(self, git: Git, *, counted: bool) -> dict[str, tuple[int, int]]:
+        """The files with changes that were kept and not committed: path → the numbers of lines that these add and remove, 0
+        for a binary file, and everywhere unless they are to be ``counted``. What the last commit contains is not among them
+        from then on. Raises ``GitFailed``."""
+        trees = await self._trees(git)
+        kept = await differences(git, trees.start, trees.base) if trees else {}
+        if trees is None or not kept:
+            return {}
+        left = await kept_changes(git, trees.start, trees.base)
+        await self._are_committed(git, trees, {path: both for path, both in kept.items() if path not in left})
+        return await counted_lines(git, trees.start, trees.base, left) if counted else dict.fromkeys(left, (0, 0))
+
+    async def _are_committed(self, git: Git, trees: _Trees, kept: Mapping[str, tuple[Entry, Entry]]) -> None:
+        """Moves start to base for these files."""
+        if kept:
+            tree = await tree_with(git, trees.start, {path: version_of(made, {}) for path, (_, made) in kept.items()})
+            start = await committed(git, tree, "start", await filtered_of(git, trees.start))
+            await self._set(git, start, trees.base, trees.head)
+
+    async def text_of(self, git: Git, checkpoints: Checkpoints, path: str, side: Side) -> Version:
+        """One side of a file of the review as it is now. Raises ``HunkGone``, ``NoLines`` or ``GitFailed``."""
+        review = await self.current(git, checkpoints)
+        file = next((file for file in review.files if file.path == path), None)
+        if file is None:
+            raise HunkGone(path)
+        version = file.new if side == "new" else file.old
+        if version is None or version.text is None:
+            raise NoLines
+        return version
+
+    async def placed(self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
+        """Where the comments are in the files that ``review`` is about. ``begun``: the ids of those whose run has begun. Raises
+        ``GitFailed``."""
+        trees = await self._trees(git) if comments else None
+        if trees is None:
+            return Placed(tuple(comments))
+        runs = self._refs.rpartition("/")[0]
+        return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
+
+    async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
+        """git keeps these contents, on which there are comments, as long as the review exists. Raises ``GitFailed``."""
+        listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
+        there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
+        tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
+        commit = await committed(git, tree.strip(), "comments", Filtered())
+        await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
+
+    async def _look(self, git: Git, checkpoints: Checkpoints) -> tuple[_Trees | None, Open]:
+        """Makes head the files as they are now."""
+        trees = await self._trees(git)
+        if trees is None:
+            await checkpoints.check_size(git)
+            return None, Open(private=git.repository.private)
+        tree, filtered = await checkpoints.current(git, trees.head)
+        start, base = trees.start, trees.base
+        is_running = trees.is_running and self._run in (None, trees.run)
+        title = f"{trees.run} {'now' if is_running else 'after'}"
+        is_new = tree != await tree_of(git, trees.head) and await differences(git, trees.head, tree)
+        if is_new or is_running != trees.is_running:
+            head = await committed(git, tree, title, filtered)
+            if not trees.is_running:
+                base = await self._absorb(git, trees, head)
+                start = await self._absorb_kept(git, trees, base)
+            await self._set(git, start, base, head)
+            trees = _Trees(start, base, head, trees.run, is_running)
+        return trees, await self._between(git, trees, await self._decided(git, trees))
+
+    async def _trees(self, git: Git) -> _Trees | None:
+        """None for a project without a run; also where another program has made something else of the refs."""
+        form = "--format=%(refname:lstrip=-1) %(objecttype) %(objectname) %(contents:subject)"
+        listed = (line.split(" ", 3) for line in (await git.read("for-each-ref", form, f"{self._refs}/")).splitlines())
+        found = {name: (commit, title) for name, kind, commit, title in listed if kind == "commit"}
+        if not {"base", "head"} <= found.keys():
+            return None
+        (base, _), (head, title) = found["base"], found["head"]
+        start, _ = found.get("start", found["base"])  # an earlier version had none
+        run, _, when = title.rpartition(" ")
+        return _Trees(start, base, head, run, when != "after")
+
+    async def _set(self, git: Git, start: str, base: str, head: str) -> None:
+        """All or none. What an agent may have made of these refs is replaced, and not followed."""
+        lines = (
+            f"option no-deref\nupdate {self._refs}/{name} {commit}\n"
+            for name, commit in (("start", start), ("base", base), ("head", head))
+        )
+        await git.read("update-ref", "--stdin", stdin="".join(lines))
+
+    async def _decided(self, git: Git, trees: _Trees) -> dict[str, Decided]:
+        notes = noted(await message_of(git, trees.base), _Notes)
+        return notes.decided if notes else {}
+
+    async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
+        """base with what somebody else changed from head to ``now``. ``now`` is a commit or a tree."""
+        new = await self._absorbed(git, trees.base, trees.head, now)
+        return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
+
+    async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
+        """start with what somebody else changed from the former base to ``base``."""
+        if not await differences(git, trees.start, trees.base):
+            return base
+        new = await self._absorbed(git, trees.start, trees.base, base)
+        if not new:
+            return trees.start
+        return await committed(git, await tree_with(git, trees.start, new), "start", await filtered_of(git, base))
+
+    async def _absorbed(self, git: Git, base: str, head: str, now: str) -> dict[str, Version | None]:
+        """The files of ``base`` into which something is absorbed that was changed from ``head`` to ``now``."""
+        theirs = await differences(git, head, now)
+        ours = await differences(git, base, head) if theirs else {}
+        new: dict[str, Version | None] = {}
+        both = theirs.keys() & ours
+        loaded = await loaded_texts(git, [entry for path in sorted(both) for entry in (*ours[path], *theirs[path])])
+        renamed = {}
+        if any(version_of(ours[path][0], {}) is None for path in both):
+            loaded |= await loaded_texts(git, [entry for entries in ours.values() for entry in entries])
+            renamed = await asyncio.to_thread(self._renames, _versions(ours, loaded))
+        for path, (before, there) in theirs.items():
+            if path not in ours:
+                new[path] = version_of(there, loaded)
+                continue
+            path_before = renamed.get(path, path)
+            was = version_of(ours[path_before][0], loaded)
+            found = await asyncio.to_thread(absorbed, was, version_of(before, loaded), version_of(there, loaded))
+            if not same(found, was):
+                new[path_before] = found
+        return await with_contents(git, new)
+
+    async def _new_base(
+        self, git: Git, base: str, new: Mapping[str, Version | None], decided: Mapping[str, Decided]
+    ) -> str:
+        newest = dict(list(decided.items())[-REMEMBERED:])
+        notes = {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()}
+        tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
+        return await committed(git, tree, "base", await filtered_of(git, base), {"decided": notes})
+
+    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
+        """The hunks between base and head."""
+        entries = await differences(git, trees.base, trees.head)
+        loaded = await loaded_texts(git, [entry for both in entries.values() for entry in both])
+        files = await asyncio.to_thread(self._compare, entries, loaded, decided)
+        self._compared = {
+            file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
+        }
+        return Open(tuple(files), git.repository.private)
+
+    def _compare(
+        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
+    ) -> list[FileChange]:
+        """Blocking."""
+        sides = _versions(entries, loaded)
+        renamed = self._renames(sides)
+        old_paths = set(renamed.values())
+        files = []
+        for path, (old, new) in sides.items():
+            if path in old_paths:
+                continue
+            old_path = renamed.get(path, "")
+            if old_path:
+                old = sides[old_path][0]
+            known = self._compared.get(path)
+            same_sides = (_key(old), _key(new), old_path)
+            if known is not None and known.hunks and (known.old, known.new, known.old_path) == same_sides:
+                files.append(FileChange(path, old, new, known.hunks, old_path))
+            else:
+                files.append(changed(path, old, new, decided, old_path))
+        return [file for file in files if file.hunks]
+
+    def _renames(self, sides: Mapping[str, tuple[Version | None, Version | None]]) -> dict[str, str]:
+        """As ``renames``; those that clients know stay. Blocking."""
+        return renames(sides, {path: known.old_path for path, known in self._compared.items() if known.old_path})
+
+    async def _check_known(self, git: Git, trees: _Trees, paths: Iterable[str]) -> None:
+        """Raises ``NoCheckpoint`` if the content of a file before its change was not read."""
+        unread = (await filtered_of(git, trees.base)).unread
+        lost = sorted(map(shown_path, unread.intersection(paths)))
+        if lost:
+            names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
+            raise NoCheckpoint(
+                f"The change can't be undone: a git filter (such as LFS) stores {names}, and the content before the change is "
+                "not known. Nothing was changed. Restore the files with git."
+            )
+
+
+def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[str, set[str]]:
+    """The ids of the hunks that are decided, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
+    if wish.hunks:
+        place = {hunk.id: file.path for file in review.files for hunk in file.hunks}
+        chosen: dict[str, set[str]] = {}
+        for id in wish.hunks:
+            if id not in place:
+                raise HunkGone(id, decided.get(id))
+            chosen.setdefault(place[id], set()).add(id)
+        return chosen
+    if wish.version != review.version:
+        raise ReviewMoved
+    paths = set(wish.files)
+    gone = paths - {shown_path(file.path) for file in review.files}
+    if gone:
+        raise HunkGone(min(gone))
+    files = [file for file in review.files if wish.all or shown_path(file.path) in paths]
+    return {file.path: {hunk.id for hunk in file.hunks} for file in files}
+
+
+def _decided(file: FileChange, ids: Collection[str], wish: Wish) -> FileChange:
+    """Raises ``NotEditable``."""
+    match wish.decision:
+        case "keep":
+            return decide(file, keep=ids)
+        case "undo":
+            return decide(file, undo=ids)
+        case "edit":
+            return edit(file, next(iter(ids)), wish.text)
+
+
+def _versions(
+    entries: Mapping[str, tuple[Entry, Entry]], texts: Mapping[str, str]
+) -> dict[str, tuple[Version | None, Version | None]]:
+    return {path: (version_of(old, texts), version_of(new, texts)) for path, (old, new) in entries.items()}
+
+
+def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
+    """What a decision changes in one of the trees: the file with its new content, at another path if it was renamed."""
+    if path != path_now:
+        return {path: None, path_now: now}
+    return {} if same(was, now) else {path: now}
+
+
+def _key(version: Version | None) -> tuple[str, str] | None:
+    return (version.mode, version.blob) if version else None

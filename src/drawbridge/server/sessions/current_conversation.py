@@ -1,0 +1,129 @@
+"""The current conversation of a managed session: the one that its next run continues, and how it becomes another one.
+
+Its id is part of the session's memory, which follows from the records; what is not recorded is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.sessions.prompt_files import PromptFiles
+from drawbridge.server.sessions.prompt_images import PromptImages, named_in
+from drawbridge.server.sessions.records import Memory, titled
+from drawbridge.server.sessions.session import SessionStore
+from drawbridge.server.sessions.worker import Worker
+from drawbridge.server.store.search import Index, Part
+
+
+class CurrentConversation:
+    def __init__(
+        self,
+        store: SessionStore,
+        index: Index,
+        images: PromptImages,
+        files: PromptFiles,
+        worker: Worker,
+        forget_state: Callable[[], None],
+    ) -> None:
+        """``forget_state`` is called when another conversation begins: it has its own context, todo list and tasks."""
+        self._store = store
+        self._index = index
+        self._images = images
+        self._files = files
+        self._worker = worker
+        self._forget_state = forget_state
+        self.fork_from: str | None = None
+        """The conversation of the agent that the next run continues as a copy."""
+        self.is_held = False
+        """Nothing may continue it now."""
+
+    @property
+    def _memory(self) -> Memory:
+        return self._store.memory
+
+    def snapshot(self, title: str) -> messages.SessionChanged:
+        """What ``restore`` needs. ``title``: as people see it."""
+        return messages.SessionChanged(self._memory.session_id, self.fork_from, self._memory.agent, title)
+
+    def restore(self, former: messages.SessionChanged) -> None:
+        self.fork_from = former.fork_from
+        self._store.record(former)
+
+    def is_of_another(self, agent: str) -> bool:
+        """Whether it is one of another agent than ``agent``, which can't continue it."""
+        return bool(self._memory.session_id or self.fork_from) and self._memory.agent not in ("", agent)
+
+    def change_agent(self, title: str | None) -> None:
+        """The next run begins one of another agent. ``title``: its title, if its prompt is recorded already."""
+        self.fork_from = None
+        self._store.record(messages.SessionChanged("", title=title))
+
+    def identified(self, session_id: str, prompt: str) -> None:
+        """The agent has said which one it continues. ``prompt``: of the active run; it is before this in the history."""
+        self.fork_from = None
+        before = self._memory.session_id
+        if session_id == before:
+            return
+        # The former one could not be continued.
+        title = titled(prompt) if before else ""
+        self._store.record(messages.SessionChanged(session_id, title=title or None))
+        if before:
+            self._forget_state()
+
+    async def is_lost(self, agent: str) -> bool:
+        """Whether its agent has not written it down. ``agent``: the one of the session, if no other is known."""
+        memory, session_id = self._memory, self._memory.session_id
+        if not memory.unproven or not await self._worker.is_lost(memory.agent or agent, memory):
+            return False
+        return not self.is_held and memory.unproven and memory.session_id == session_id
+
+    def lose(self) -> None:
+        """The agent does not have it; the next prompt begins another one."""
+        self._store.record(messages.SessionChanged(""))
+        self._forget_state()
+
+    def resume(self, session_id: str, title: str | None, agent: str, *, fork: bool) -> None:
+        """The next prompt continues that conversation, or a copy of it."""
+        self.fork_from = session_id if fork else None
+        self._forget_state()
+        self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))
+
+    def reset(self, asker: Subscriber | None = None) -> tuple[messages.SessionReset, int | None]:
+        """The next prompt begins a new one. Returns the record and its number for the reply to ``asker``."""
+        reset = messages.SessionReset(self._memory.session_id, "", self._store.data.id)
+        self.fork_from = None
+        self._forget_state()
+        return reset, self._store.record(reset, asker)
+
+    def hold(self) -> None:
+        """Nothing may continue it until ``release``: it is about to be deleted."""
+        self.is_held = True
+
+    def release(self) -> None:
+        self.is_held = False
+
+    async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
+        """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they name.
+        Raises ``DrawbridgeError``; the conversation continues then.
+        """
+        if is_current:
+            await self._worker.end()
+        keys = {parts[0].key, *(f"log_{part.first_seq}" for part in parts)}
+        names = await asyncio.to_thread(self._index.named, keys)
+        ranges = [range(part.first_seq, part.last_seq + 1) for part in parts]
+        ranges += [range(seq, seq + 1) for seq in names if not any(seq in one for one in ranges)]
+        await asyncio.to_thread(self._index.rebuild_after, partial(self._remove, ranges, trash))
+        if is_current:
+            self.reset()
+
+    def _remove(self, ranges: Sequence[range], trash: Path) -> None:
+        self._store.history.remove(ranges, str(trash))
+        with open(trash, "rb") as records:
+            named = named_in(records)
+        self._images.remove(named)
+        self._files.remove(named)

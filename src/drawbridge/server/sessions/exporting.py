@@ -1,0 +1,228 @@
+"""A history, or one session of it, as a file for people (Markdown) or programs (JSON Lines), in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.replies import SessionPiece
+from drawbridge.server.sessions.session import Session
+from drawbridge.server.store.lines import Record
+from drawbridge.server.store.log import History
+from drawbridge.server.store.search import Part, Waited
+from drawbridge.server.store.texts import Text, clean, content
+
+LONGEST_VALUE: Final = 20_000
+"""Characters of one text in Markdown, which is for reading; JSON Lines have all of it."""
+
+PIECE: Final = 150_000
+"""Characters of a piece. In JSON a character has at most 6 bytes, so a piece fits into a message."""
+
+READ_AT_ONCE: Final = 1024 * 1024
+
+_FENCES: Final = re.compile(r"`{3,}")
+
+
+async def piece(
+    session: Session,
+    parts: Sequence[Part] | None,
+    waited: Mapping[str, Waited],
+    format: Literal["markdown", "jsonl"],
+    after: str | None,
+) -> SessionPiece:
+    """The piece after a position (None: the first one). ``parts``: the session; None: all of the history. ``waited``: what
+    happened to its prompts in the queue.
+
+    Raises ``ClientError``.
+    """
+    extension, media_type = ("md", "text/markdown") if format == "markdown" else ("jsonl", "application/jsonl")
+    written = Markdown(session.history, waited).record if format == "markdown" else jsonl
+    ranges = [(1, None)] if parts is None else [(part.first_seq, part.last_seq) for part in parts]
+    try:
+        # Long records take long to read and to encode.
+        text, position = await asyncio.to_thread(_piece, session.history, ranges, written, *_position(after))
+    except HistoryUnreadable:
+        session.store.check_there()
+        raise
+    name = f"{session.path.name or 'session'}.{extension}"
+    return SessionPiece(name, media_type, text, position)
+
+
+def _piece(
+    history: History,
+    ranges: Sequence[tuple[int, int | None]],
+    written: Callable[[Record], str],
+    seq: int,
+    skipped: int,
+) -> tuple[str, str | None]:
+    """The text of the records in ``ranges`` (first, last) after the record ``seq``, without the first ``skipped`` characters;
+    and where the next piece begins, None if there is none. Blocking."""
+    found: list[str] = []
+    room = PIECE
+    for record in _records(history, ranges, seq):
+        rest = written(record)[skipped:]
+        if len(rest) > room:
+            found.append(rest[:room])
+            return "".join(found), f"{seq}.{skipped + room}"
+        found.append(rest)
+        room -= len(rest)
+        seq, skipped = record.seq, 0
+    return "".join(found), None
+
+
+def _records(history: History, ranges: Sequence[tuple[int, int | None]], seq: int) -> Iterator[Record]:
+    for first, last in ranges:
+        seq, more = max(seq, first - 1), True
+        before = None if last is None else last + 1
+        while more and (last is None or seq < last):
+            page = history.read(after_seq=seq, before_seq=before, max_bytes=READ_AT_ONCE)
+            yield from page.records
+            more = page.has_more and bool(page.records)
+            seq = page.records[-1].seq if page.records else seq
+
+
+def _position(after: str | None) -> tuple[int, int]:
+    """The record that was written last as a whole, and how many characters of the next one were."""
+    seq, _, characters = (after or "0").partition(".")
+    if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (seq, characters or "0")):
+        raise ClientError(
+            "VALIDATION_FAILED", "`after` is not valid: use the `next` of the previous answer.", "data.after"
+        )
+    return int(seq), int(characters or 0)
+
+
+def jsonl(record: Record) -> str:
+    """A record as JSON, as the history contains it."""
+    return record.line.decode() + "\n"
+
+
+class Markdown:
+    """Writes records to be read by people."""
+
+    def __init__(self, history: History, waited: Mapping[str, Waited]) -> None:
+        self._history = history
+        self._waited = waited
+
+    def record(self, record: Record) -> str:
+        """Empty for a record that people need not see. Blocking."""
+        found = _decoded(record)
+        if found is None:
+            return ""
+        message, when = found["message"], found["timestamp"][:19].replace("T", " ")
+        if record.direction == "claude":
+            return "".join(map(_of_agent, content(record.line).texts))
+        if not isinstance(message, dict):
+            return ""
+        if record.direction == "client":
+            return self._prompt(message, when)
+        return _of_server(message.get("subtype"), message.get("message"), when)
+
+    def _prompt(self, message: dict[str, Any], when: str) -> str:
+        """With the text that the agent was given."""
+        run = message.get("run_id")
+        waited = self._waited.get(run) if isinstance(run, str) and not message.get("steer") else None
+        edit, drop = (self._of_queue(seq) for seq in ((waited.edited, waited.dropped) if waited else (None, None)))
+        text = _text(_get(edit, "prompt") if edit else _get(message, "message", "prompt"))
+        names = message.get("attachments")
+        files = [_line(name) for name in names] if isinstance(names, list) else []
+        attached = f"\n\nAttached: {', '.join(files)}" if files else ""
+        notes = [f"> Edited in the queue by {_line(_get(edit, 'by'))}\n\n"] if edit else []
+        notes += [f"> Removed from the queue by {_line(_get(drop, 'removed_by'))}: it never ran\n\n"] if drop else []
+        return f"## {_line(message.get('by')) or 'Prompt'}, {when} UTC\n\n{text}{attached}\n\n{''.join(notes)}"
+
+    def _of_queue(self, seq: int | None) -> dict[str, Any] | None:
+        """What the record of an edit or a removal contains; None without one."""
+        page = None if seq is None else self._history.read(after_seq=seq - 1, limit=1)
+        found = _decoded(page.records[0]) if page is not None and page.records else None
+        given = _get(found, "message", "message")
+        return given if isinstance(given, dict) else None
+
+
+def _decoded(record: Record) -> dict[str, Any] | None:
+    """None if it contains a number that is out of range."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(record.line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return found
+
+
+def _of_agent(text: Text) -> str:
+    match text.kind:
+        case "answer":
+            return f"{_text(text.text)}\n\n"
+        case "tool":
+            return f"**{_line(text.tool) or 'Tool'}**\n\n{_fenced(text.text)}"
+        case "result":
+            return f"<details><summary>Result</summary>\n\n{_fenced(text.text)}</details>\n\n"
+        case _:
+            return f"> {_line(text.text)}\n\n"
+
+
+def _of_server(subtype: object, given: object, when: str) -> str:
+    def word(name: str) -> str:
+        return _line(_get(given, name))
+
+    match subtype:
+        case "permission_request":
+            path = _line(_get(given, "proposal", "path"))
+            return f"> Asked at {when} UTC: **{word('tool_name')}**{f' {path}' if path else ''}\n\n"
+        case "permission_resolved":
+            return _decision(given)
+        case "permission_withdrawn":
+            return f"> Withdrawn: {word('reason')}\n\n"
+        case "run_finished" if word("outcome") != "completed" and not word("removed_by"):
+            error = word("error")
+            return f"> Run {word('outcome')}{f': {error}' if error else ''}\n\n"
+        case "run_reverted":
+            return f"> The changes of a run were reverted by {word('by')}\n\n"
+        case "review_decided" if word("by"):
+            how = {"keep": "kept", "undo": "undone", "edit": "edited"}.get(word("decision"), "decided")
+            return f"> Changes of the agent were {how} by {word('by')}\n\n"
+        case "session_reset":
+            return f"---\n\nNew session, {when} UTC\n\n"
+        case "session_changed" if word("fork_from"):
+            return f"---\n\nFork of the session {word('fork_from')}, {when} UTC\n\n"
+        case "session_changed" if word("agent"):
+            return f"---\n\nContinues the session {word('session_id')}, {when} UTC\n\n"
+        case _:
+            return ""
+
+
+def _decision(given: object) -> str:
+    """The decision, with the edit of the person as a whole."""
+    how = "Accepted" if _get(given, "decision") == "allow" else "Rejected"
+    edits = " with edits" if _get(given, "edited") is True else ""
+    comment = _line(_get(given, "message"))
+    said = f"> {how} by {_line(_get(given, 'by'))}{edits}{f': {comment}' if comment else ''}\n\n"
+    text = _get(given, "new_text")
+    return said + (_fenced(text) if edits and isinstance(text, str) else "")
+
+
+def _get(value: object, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _text(value: object) -> str:
+    return clean(value).strip() if isinstance(value, str) else ""
+
+
+def _line(value: object) -> str:
+    """The text in one line."""
+    return " ".join(_text(value).split())
+
+
+def _fenced(text: str) -> str:
+    """The text as a block of code, with a fence that it does not contain."""
+    text = clean(text)
+    cut = f"{text[:LONGEST_VALUE]}\n…" if len(text) > LONGEST_VALUE else text
+    fence = "`" * (max([2, *map(len, _FENCES.findall(cut))]) + 1)
+    return f"{fence}\n{cut.rstrip()}\n{fence}\n\n"

@@ -1,0 +1,413 @@
+"""The files of a project, as clients may see them: one directory, or the content of one file, never outside the project.
+
+Whoever asks may have a scope that only reads, so a path is opened part by part, relative to the directory before it, and no
+part may be a symbolic link. A link is followed only as text, before that: its target must be inside of the project too.
+What the privacy list names is neither listed nor read, and neither are git's own files (an address in them may contain a
+password), hidden files directly in the home directory, and the server's own data.
+
+The functions block; ``Project`` is cheap.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import secrets
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.privacy import Privacy
+from drawbridge.editors.files import language
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import FRAME_BYTES, Truncated
+from drawbridge.server.protocol.replies import FileContent, FileEntry
+
+LARGEST_TEXT: Final = 2 * 1024 * 1024
+LARGEST_IMAGE: Final = 10 * 1024 * 1024
+"""Bytes of a file that is read."""
+
+LARGEST_SHOWN: Final = FRAME_BYTES * 3 // 4
+"""Bytes of a text in a reply, as JSON. Of a larger one the reply contains the beginning."""
+
+BEGINNING: Final = 100_000
+"""Characters of the beginning of a text that is too large for a reply: at most six bytes each in JSON."""
+
+MOST_ENTRIES: Final = 1_000
+"""Entries of one directory in a reply."""
+
+MOST_SCANNED: Final = 20_000
+"""Entries of one directory that are looked at."""
+
+GIT: Final = ".git"
+
+PREFIX: Final = "file:"
+"""What the id of such a blob begins with; no client can upload one that does."""
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_SIGNATURES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"\x00\x00\x01\x00", "image/x-icon"),
+)
+
+_BMP_HEADERS: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
+"""Sizes of the second header of a bitmap. Texts begin with its signature, "BM", too."""
+
+Version = tuple[int, int, int, int]
+
+
+class Source(Struct, frozen=True):
+    """One file of a project in one version, whose bytes can be read again later."""
+
+    parts: tuple[str, ...]
+    version: Version
+    size: int
+
+
+class Project(Struct, frozen=True):
+    """The directory of a project. ``root``: canonical. ``data``: the server's own directory, canonical too."""
+
+    root: Path
+    data: Path
+    privacy: Privacy
+
+    def hides(self, parts: Sequence[str]) -> bool:
+        """Whether a path in the project, or a directory that it leads through, is not for clients."""
+        return not all(self.shows("/".join(parts[:index]), part) for index, part in enumerate(parts))
+
+    def shows(self, folder: str, name: str) -> bool:
+        """Whether clients may see ``name`` in ``folder`` (relative, "" for the project), if they may see the folder."""
+        inside = os.path.join(self.root, folder) if folder else str(self.root)
+        path = os.path.join(inside, name)
+        if path == str(self.data) or (name.startswith(".") and inside == _real(str(Path.home()))):
+            return False
+        return _is_text(name) and name.casefold() != GIT and not self.privacy.hides_in_any_case(path)
+
+    def parts(self, given: str) -> tuple[str, ...]:
+        """The parts of a client's path, without symbolic links. Raises ``ClientError``."""
+        if "\0" in given or ".." in given.split("/"):
+            raise _outside()
+        if given.startswith("/"):
+            root = f"{self.root}/".replace("//", "/")
+            if not f"{given}/".startswith(root):
+                raise _outside()
+            given = given[len(root) :]
+        parts = tuple(part for part in given.split("/") if part not in ("", "."))
+        if self.hides(parts):
+            raise _private()
+        try:
+            real = Path(os.path.realpath(os.path.join(self.root, *parts)))
+        except (OSError, ValueError):
+            raise missing() from None
+        if real != self.root and self.root not in real.parents:
+            raise _outside()
+        followed = real.relative_to(self.root).parts
+        if self.hides(followed):
+            raise _private()
+        return followed
+
+    def directory(self, parts: Sequence[str]) -> int:
+        """Opens a directory. Raises ``ClientError``."""
+        try:
+            at = os.open(self.root, _DIRECTORY)
+            try:
+                for part in ("", *parts):
+                    if part:
+                        inner = os.open(part, _DIRECTORY, dir_fd=at)
+                        os.close(at)
+                        at = inner
+                    if _is(at, self.data):
+                        raise _private()
+            except BaseException:
+                os.close(at)
+                raise
+        except (OSError, ValueError) as error:
+            raise _refusal(error) from None
+        return at
+
+    def file(self, parts: Sequence[str]) -> tuple[int, os.stat_result]:
+        """Opens a regular file. Raises ``ClientError``."""
+        if not parts:
+            raise unsupported("it is a directory")
+        at = self.directory(parts[:-1])
+        try:
+            # Opening a device can have effects, so the kind is checked before it is opened, too.
+            _check_regular(os.stat(parts[-1], dir_fd=at, follow_symlinks=False))
+            file = os.open(parts[-1], _FILE, dir_fd=at)
+        except (OSError, ValueError) as error:
+            raise _refusal(error) from None
+        finally:
+            os.close(at)
+        try:
+            status = os.fstat(file)
+            _check_regular(status)
+        except BaseException:
+            os.close(file)
+            raise
+        return file, status
+
+
+def entries(project: Project, given: str) -> tuple[list[FileEntry], bool]:
+    """What a directory contains, directories first; and whether there is more. Raises ``ClientError``."""
+    parts = project.parts(given)
+    at = project.directory(parts)
+    found: list[FileEntry] = []
+    more = False
+    try:
+        with os.scandir(at) as scanned:
+            for number, entry in enumerate(scanned):
+                if number == MOST_SCANNED:
+                    more = True
+                    break
+                if shown := _entry(project, parts, entry):
+                    found.append(shown)
+    except OSError as error:
+        raise _refusal(error) from None
+    finally:
+        os.close(at)
+    found.sort(key=order)
+    return found[:MOST_ENTRIES], more or len(found) > MOST_ENTRIES
+
+
+def order(entry: FileEntry) -> tuple[bool, str, str]:
+    """Directories first, then by name."""
+    return entry.kind != "directory", entry.path.casefold(), entry.path
+
+
+def look(project: Project, path: str) -> FileEntry | None:
+    """The entry of one path that the project's own list of files contains; None if a client may not see it, or it is gone."""
+    parts = tuple(path.split("/"))
+    try:
+        if project.hides(parts) or project.parts("/".join(parts[:-1])) != parts[:-1]:
+            return None
+        return _described(project, parts, os.lstat(os.path.join(project.root, *parts)))
+    except (ClientError, OSError, ValueError):
+        return None
+
+
+def _entry(project: Project, inside: tuple[str, ...], entry: os.DirEntry[str]) -> FileEntry | None:
+    parts = (*inside, entry.name)
+    if not project.shows("/".join(inside), entry.name):
+        return None
+    try:
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode) and _same(status, project.data):
+            return None
+        return _described(project, parts, status)
+    except OSError:
+        return FileEntry(path="/".join(parts), kind="other")
+
+
+def _described(project: Project, parts: tuple[str, ...], status: os.stat_result) -> FileEntry | None:
+    link = stat.S_ISLNK(status.st_mode)
+    if link:
+        try:
+            target = project.parts("/".join(parts))
+            status = os.lstat(os.path.join(project.root, *target))
+        except ClientError as refused:
+            return None if refused.code == "FILE_PRIVATE" else FileEntry(path="/".join(parts), kind="other", link=True)
+        except OSError:
+            return FileEntry(path="/".join(parts), kind="other", link=True)
+    kind: Literal["file", "directory", "other"] = "other"
+    if stat.S_ISREG(status.st_mode):
+        kind = "file"
+    elif stat.S_ISDIR(status.st_mode):
+        kind = "directory"
+    return FileEntry(path="/".join(parts), kind=kind, size=status.st_size if kind == "file" else None, link=link)
+
+
+def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileContent:
+    """The content of a file. ``kept`` returns the id of the blob for a source. Raises ``ClientError``."""
+    parts = project.parts(given)
+    path, content, source = "/".join(parts), *_content(project, parts)
+    if isinstance(content, str):
+        return FileContent(path=path, kind="image", size=source.size, media_type=content, blob_id=kept(source))
+    return _text(path, content, lambda: kept(source))
+
+
+def text(project: Project, parts: Sequence[str]) -> str:
+    """The text of a file, whole. Raises ``ClientError``, for an image too."""
+    content, _ = _content(project, parts)
+    if isinstance(content, str):
+        raise unsupported("it is an image")
+    return decoded(content)
+
+
+def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Source]:
+    """The bytes of a file; of an image its media type. Raises ``ClientError``."""
+    file, status = project.file(parts)
+    source = Source(tuple(parts), _version(status), status.st_size)
+    with os.fdopen(file, "rb") as opened:
+        try:
+            head = opened.read(64)
+            media_type = image_type(head)
+            limit = LARGEST_TEXT if media_type is None else LARGEST_IMAGE
+            if source.size > limit:
+                raise too_large(source.size, limit)
+            if media_type is not None:
+                return media_type, source
+            data = head + opened.read(limit + 1 - len(head))
+        except OSError as error:
+            raise _refusal(error) from None
+    if len(data) > limit:  # it has grown, or is one of those that report no size
+        raise too_large(len(data), limit)
+    return data, source
+
+
+def decoded(data: bytes) -> str:
+    """Raises ``ClientError`` for what is not text."""
+    if b"\0" in data:
+        raise unsupported("it is binary")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise unsupported("it is not UTF-8 text") from None
+
+
+def _text(path: str, data: bytes, kept: Callable[[], str]) -> FileContent:
+    text = decoded(data)
+    lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+    whole = FileContent(path=path, kind="text", size=len(data), text=text, lines=lines, language=language(path))
+    if len(msgspec.json.encode(text)) <= LARGEST_SHOWN:
+        return whole
+    return msgspec.structs.replace(whole, text=text[:BEGINNING], truncated=Truncated(kept(), len(data)))
+
+
+def read_again(project: Project, source: Source, offset: int, length: int) -> bytes:
+    """A part of a file that was read before. Raises ``ClientError`` (BLOB_NOT_FOUND) if the file has changed since."""
+    changed = ClientError("BLOB_NOT_FOUND", "The file has changed since it was read. Read it again.", "data.blob_id")
+    try:
+        file, status = project.file(source.parts)
+    except ClientError:
+        raise changed from None
+    try:
+        if _version(status) != source.version:
+            raise changed
+        return os.pread(file, length, offset)
+    except OSError:
+        raise changed from None
+    finally:
+        os.close(file)
+
+
+def image_type(head: bytes) -> str | None:
+    """The media type of an image that browsers can show, by its first bytes; None for anything else."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head[4:12] in (b"ftypavif", b"ftypavis"):
+        return "image/avif"
+    if head[:2] == b"BM" and head[6:10] == bytes(4) and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
+        return "image/bmp"
+    return next((name for signature, name in _SIGNATURES if head.startswith(signature)), None)
+
+
+@functools.lru_cache(maxsize=1)
+def _real(home: str) -> str:
+    """The home directory without symbolic links: a large project has many hidden files."""
+    return os.path.realpath(home)
+
+
+def _is_text(name: str) -> bool:
+    """A name that is not valid UTF-8 can be neither sent nor requested."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    return _same(os.fstat(descriptor), path)
+
+
+def _same(status: os.stat_result, path: Path) -> bool:
+    try:
+        return os.path.samestat(status, os.stat(path))
+    except OSError:
+        return False
+
+
+def _version(status: os.stat_result) -> Version:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise unsupported("it is a directory")
+    if stat.S_ISLNK(status.st_mode):  # a loop, or it has become one
+        raise missing()
+    if not stat.S_ISREG(status.st_mode):
+        raise unsupported("it is not a regular file")
+
+
+def _refusal(error: OSError | ValueError) -> ClientError:
+    number = error.errno if isinstance(error, OSError) else errno.ENOENT
+    if number in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+        return missing()
+    if number in (errno.EACCES, errno.EPERM):
+        return ClientError(
+            "FILE_OPERATION", "The server has no permission to read it.", field="data.path", retryable=False
+        )
+    return ClientError("FILE_OPERATION", "It could not be read. Try again later.", field="data.path")
+
+
+def _outside() -> ClientError:
+    return ClientError("INVALID_PATH", "The path leads out of the project. Nothing was read.", field="data.path")
+
+
+def _private() -> ClientError:
+    return ClientError(
+        "FILE_PRIVATE",
+        "The file can't be shown: it is private, such as files that usually contain secrets.",
+        field="data.path",
+    )
+
+
+def missing() -> ClientError:
+    return ClientError("FILE_NOT_FOUND", "The project has no such file or directory.", field="data.path")
+
+
+def unsupported(why: str) -> ClientError:
+    return ClientError("FILE_UNSUPPORTED", f"The file can't be shown: {why}.", field="data.path")
+
+
+def too_large(size: int, limit: int) -> ClientError:
+    return ClientError(
+        "FILE_TOO_LARGE",
+        f"The file can't be shown: it has {size:,} bytes, and at most {limit:,} are shown.",
+        field="data.path",
+        details={"size": size, "limit": limit},
+    )
+
+
+MOST_SOURCES: Final = 500
+"""Files that were read and can be read again."""
+
+
+class Sources:
+    """The files that clients have read and whose bytes they may request: as blobs, by ids that can't be guessed."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, tuple[str, Source]] = {}
+
+    def kept(self, project_id: str, source: Source) -> str:
+        """The id of its blob."""
+        blob_id = f"{PREFIX}{secrets.token_urlsafe(16)}"
+        self._sources[blob_id] = project_id, source
+        while len(self._sources) > MOST_SOURCES:
+            self._sources.pop(next(iter(self._sources)), None)
+        return blob_id
+
+    def of(self, blob_id: str) -> tuple[str, Source] | None:
+        """The project's id and the source; None if the id is unknown or has expired."""
+        return self._sources.get(blob_id)

@@ -1,0 +1,154 @@
+"""The files that people have sent with prompts and that an agent opens by their paths: each in a directory of its own beside
+the history, whose records contain their ids.
+
+They are removed with the records that name them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import shutil
+import unicodedata
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from drawbridge.agents.base import Attachment
+from drawbridge.core.errors import NotPrivate
+from drawbridge.core.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory
+from drawbridge.server.protocol.client_errors import ClientError, no_project
+from drawbridge.server.protocol.messages import PromptFile
+from drawbridge.server.sessions.prompt_images import CLOCK_SECONDS
+from drawbridge.text.counts import size
+
+logger = logging.getLogger("drawbridge.server")
+
+ALTOGETHER: Final = 500_000_000
+"""Bytes of the files of one session. The oldest ones are removed first, and none whose prompt waits or runs."""
+
+LONGEST_NAME: Final = 120
+"""Bytes of UTF-8. Disks take 255."""
+
+LONGEST_SUFFIX: Final = 20
+
+ID: Final = re.compile(r"file_[0-9a-f]{32}")
+
+SAFE: Final = " ._-+=@~"
+"""Beside letters, marks and digits. Others have a meaning in a shell, or are misleading."""
+
+
+class PromptFiles:
+    """``directory`` belongs to this object and to the agent. All methods read or write the disk: not on the event loop's
+    thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def store(
+        self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
+    ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
+        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are stored.
+
+        ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError``; nothing is stored then.
+        """
+        apart = [not embeds(one) for one in attachments]
+        if not any(apart):
+            return tuple(attachments), ()
+        self._check_room(
+            sum(len(one.data) for one, is_apart in zip(attachments, apart, strict=True) if is_apart), in_use
+        )
+        if not self.directory.parent.is_dir():
+            raise no_project()
+        stored: list[PromptFile] = []
+        try:
+            make_private_directory(str(self.directory))
+            return tuple(
+                self._store(one, stored) if is_apart else one for one, is_apart in zip(attachments, apart, strict=True)
+            ), tuple(stored)
+        except (NotPrivate, OSError) as error:
+            self.remove(file.id for file in stored)
+            logger.warning("a file of a prompt can't be stored: %s", error)
+            raise _not_stored(error) from None
+
+    def _store(self, attachment: Attachment, stored: list[PromptFile]) -> Attachment:
+        """Adds the file to ``stored`` before it is written."""
+        file = PromptFile(f"file_{uuid.uuid4().hex}", len(attachment.data), attachment.name)
+        stored.append(file)
+        place = self.directory.resolve() / file.id
+        place.mkdir(PRIVATE_DIRECTORY)
+        path = place / file_name(attachment.name)
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(path, how, PRIVATE_FILE), "wb") as written:
+            written.write(attachment.data)
+        return msgspec.structs.replace(attachment, path=str(path))
+
+    def remove(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            if ID.fullmatch(id):
+                shutil.rmtree(self.directory / id, ignore_errors=True)
+
+    def remove_before(self, seconds: float) -> None:
+        """Removes those of records that were written before this moment, in seconds since 1970."""
+        self.remove(id for stored_at, _, id in self._stored() if stored_at < seconds - CLOCK_SECONDS)
+
+    def make_room(self, in_use: Collection[str]) -> None:
+        """Removes the oldest files above the limit, except those ``in_use``. Follows ``store`` once the prompt was accepted."""
+        stored = self._stored()
+        excess = sum(bytes for _, bytes, _ in stored) - ALTOGETHER
+        for _, freed, id in stored:
+            if excess <= 0:
+                break
+            if id not in in_use:
+                self.remove([id])
+                excess -= freed
+
+    def _check_room(self, more: int, in_use: Collection[str]) -> None:
+        used = sum(bytes for _, bytes, id in self._stored() if id in in_use)
+        if used + more > ALTOGETHER:
+            waiting = f" beside the {size(used)} of prompts that wait or run" if used else ""
+            text = (
+                f"The files have {size(more)}{waiting}. A session keeps at most {size(ALTOGETHER)}. Nothing was sent."
+            )
+            raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
+
+    def _stored(self) -> Sequence[tuple[float, int, str]]:
+        """When each was stored, its bytes and its id; the oldest first. What the agent has put there does not count."""
+        found = []
+        with contextlib.suppress(OSError):
+            for place in self.directory.iterdir():
+                if ID.fullmatch(place.name):
+                    with contextlib.suppress(OSError):
+                        bytes = sum(path.lstat().st_size for path in place.iterdir())
+                        found.append((place.lstat().st_mtime, bytes, place.name))
+        return sorted(found)
+
+
+def file_name(name: str | None) -> str:
+    """A name for the file of an attachment: as it was, without what could lead elsewhere, hide it, or be run by a shell."""
+    plain = unicodedata.normalize("NFC", name or "").encode(errors="replace").decode()
+    safe = "".join(sign if sign in SAFE or unicodedata.category(sign)[0] in "LMN" else "_" for sign in plain)
+    stem, dot, suffix = safe.strip(" .-~").rpartition(".")
+    if not dot or len(suffix.encode()) > LONGEST_SUFFIX:
+        stem, suffix = f"{stem}{dot}{suffix}", ""
+    else:
+        suffix = f".{suffix}"
+    stem = stem.encode()[: LONGEST_NAME - len(suffix.encode())].decode(errors="ignore").rstrip(" .")
+    return f"{stem}{suffix}" if stem else f"file{suffix}"
+
+
+def _not_stored(error: NotPrivate | OSError) -> ClientError:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = "The attached files can't be stored: the server's disk is full. Nothing was sent; free some space there."
+        return ClientError("DISK_SPACE_LOW", text, field="data.attachments")
+    reason = (
+        (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "its directory is not private"
+    )
+    text = f"The attached files can't be stored in the server's data directory: {reason}. Nothing was sent."
+    return ClientError("FILE_OPERATION", text, field="data.attachments")

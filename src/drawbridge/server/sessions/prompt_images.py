@@ -1,0 +1,123 @@
+"""The images that people have sent with prompts, as files beside the history: its records contain only their ids.
+
+They are removed with the records that name them. What an agent was sent does not depend on these files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.base import Attachment
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.private_files import make_private_directory, write_private
+from drawbridge.server.events import NOT_OURS, parts
+from drawbridge.server.protocol.messages import PromptFile, PromptImage
+
+logger = logging.getLogger("drawbridge.server")
+
+TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The media types that every browser draws, and that are not programs, as SVG images may be."""
+
+LARGEST: Final = 10 * 1024 * 1024
+"""Bytes of one image; a larger one is only named in the history."""
+
+ALTOGETHER: Final = 200 * 1024 * 1024
+"""Bytes of the images of one project; the oldest ones are removed first."""
+
+ID: Final = re.compile(r"img_[0-9a-f]{32}")
+
+CLOCK_SECONDS: Final = 60.0
+"""Images are stored shortly before the record that names them."""
+
+
+class _Prompt(Struct):
+    images: list[PromptImage] = []
+    files: list[PromptFile] = []
+
+
+class PromptImages:
+    """``directory`` belongs to this object alone. All methods read or write the disk: not on the event loop's thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def store(self, attachments: Iterable[Attachment]) -> tuple[PromptImage, ...]:
+        """Stores the images among the attachments. Without room on the disk none is stored: the prompt matters more."""
+        images = [one for one in attachments if one.media_type in TYPES and len(one.data) <= LARGEST]
+        stored: list[PromptImage] = []
+        try:
+            if images and not self._directory.parent.is_dir():  # the project was deleted
+                return ()
+            if images:
+                make_private_directory(str(self._directory))
+            for one in images:
+                image = PromptImage(f"img_{uuid.uuid4().hex}", one.media_type, len(one.data), one.name)
+                write_private(str(self._directory / image.id), one.data)
+                stored.append(image)
+        except (DrawbridgeError, OSError) as error:
+            logger.warning("an image of a prompt can't be stored: %s", error)
+            self.remove(image.id for image in stored)
+            return ()
+        return tuple(stored)
+
+    def read(self, id: str) -> bytes | None:
+        """The bytes of an image; None if it is not stored, or not any more."""
+        if not ID.fullmatch(id):
+            return None
+        try:
+            return (self._directory / id).read_bytes()
+        except OSError:
+            return None
+
+    def remove(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            if ID.fullmatch(id):
+                with contextlib.suppress(OSError):
+                    (self._directory / id).unlink()
+
+    def remove_before(self, seconds: float) -> None:
+        """Removes those of records that were written before this moment, in seconds since 1970."""
+        self.remove(path.name for stored_at, _, path in self._stored() if stored_at < seconds - CLOCK_SECONDS)
+
+    def make_room(self) -> None:
+        """Removes the oldest images above the limit. Follows ``store`` once the prompt was accepted."""
+        stored = self._stored()
+        excess = sum(size for _, size, _ in stored) - ALTOGETHER
+        for _, freed, path in stored:
+            if excess <= 0:
+                break
+            self.remove([path.name])
+            excess -= freed
+
+    def _stored(self) -> Sequence[tuple[float, int, Path]]:
+        """When each was stored, its bytes and its path; the oldest first."""
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for path in self._directory.iterdir():
+                with contextlib.suppress(OSError):
+                    status = path.lstat()
+                    found.append((status.st_mtime, status.st_size, path))
+        return sorted(found)
+
+
+def named_in(records: Iterable[bytes]) -> set[str]:
+    """The ids of the images and files that the prompts among these lines of a history name."""
+    found: set[str] = set()
+    for line in records:
+        if b'"images"' in line or b'"files"' in line:
+            with contextlib.suppress(*NOT_OURS):
+                written = parts(line)
+                if written.direction == "client":
+                    prompt = msgspec.json.decode(written.message, type=_Prompt)
+                    found.update(image.id for image in prompt.images)
+                    found.update(file.id for file in prompt.files)
+    return found

@@ -1,0 +1,288 @@
+"""The sessions and the texts in the histories: their indexes are kept up to date here, and answer what clients ask.
+
+Records are indexed after they were written and sent, in a thread, so that no agent and no client waits for it. What a client
+asks for is answered from all records that exist by then, except while an index is being built.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import Search
+from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM
+from drawbridge.server.protocol.replies import (
+    SearchResult,
+    SearchResults,
+    SessionEntry,
+    SessionsFound,
+    SessionState,
+)
+from drawbridge.server.sessions.session import TERMINAL_PREFIX, Session, Sessions
+from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Part, TooSlow, Waited, Wanted, moment
+
+logger = logging.getLogger("drawbridge.server")
+
+INDEXING_SECONDS: Final = 1.0
+"""Seconds between two looks at which histories have new records."""
+
+
+class Searching:
+    """The indexes of all ``sessions``."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._failed: set[str] = set()
+        """Sessions whose index could not be written the last time: that is logged once."""
+
+    async def round(self) -> None:
+        """Indexes all that is not indexed, which is due every ``INDEXING_SECONDS``. The histories take turns, so that none
+        waits until the index of another is built."""
+        behind = [session for session in self._sessions if session.index.behind]
+        while behind:
+            more = []
+            for session in behind:
+                began = time.monotonic()
+                if await self._update(session):
+                    more.append(session)
+                # Decoding keeps the interpreter busy: the server's own work comes first.
+                await asyncio.sleep(time.monotonic() - began)
+            behind = more
+
+    async def _update(self, session: Session) -> bool:
+        """Indexes the next records of one session. Returns whether there are more that can be indexed now."""
+        try:
+            more = await asyncio.to_thread(session.index.update)
+            if not more and not session.memory.title:
+                session.learn_title(await asyncio.to_thread(_title, session.index, session.memory.session_id))
+        except (OSError, sqlite3.Error, HistoryUnreadable) as error:
+            if session.id not in self._failed and not session.history.closed:
+                self._failed.add(session.id)
+                logger.error("%s: its history can't be indexed for the search: %s", session.id, error)
+            return False
+        self._failed.discard(session.id)
+        return more
+
+    async def _update_all(self, sessions: Iterable[Session]) -> None:
+        """Indexes the latest records of each, as far as there is time; an index that is being built stays behind."""
+        end = Deadline()
+        for session in sessions:
+            if session.index.behind and not end.is_over:
+                await self._update(session)
+
+    async def complete(self, session: Session) -> None:
+        """Returns when all records of the session are indexed, as far as they can be."""
+        while session.index.behind and await self._update(session):
+            pass
+
+    async def parts(self, session: Session, key: str) -> list[Part]:
+        """The records of one conversation. Raises ``ClientError`` if the history has none of it."""
+        await self.complete(session)
+        found = [part for part in await self._read(session) if part.key == key]
+        if not found:
+            raise no_session()
+        return found
+
+    async def all_parts(self, session: Session) -> list[Part]:
+        await self.complete(session)
+        return await self._read(session)
+
+    async def _read(self, session: Session) -> list[Part]:
+        """Without its older records, the history may not contain the id of the current conversation: the memory has it."""
+        try:
+            parts = await asyncio.to_thread(session.index.parts)
+            if parts and not parts[-1].session_id and session.memory.begun <= parts[-1].first_seq:
+                current = msgspec.structs.replace(parts[-1], session_id=session.memory.session_id)
+                return [*parts[:-1], current]
+            return parts
+        except (OSError, sqlite3.Error) as error:
+            if session.index.behind:  # it was damaged, and is built again
+                return []
+            raise _unusable(session, error) from None
+
+    async def waited(self, session: Session) -> dict[str, Waited]:
+        """What happened to prompts in the queue; empty if the index can't be read."""
+        await self.complete(session)
+        try:
+            return await asyncio.to_thread(session.index.waited)
+        except (OSError, sqlite3.Error) as error:
+            logger.error("%s: its index can't be read: %s", session.id, error)
+            return {}
+
+    async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
+        """The sessions in these histories, those that were active last first."""
+        await self._update_all(sessions)
+        found: list[SessionEntry] = []
+        for session in sessions:
+            found += entries(session, await self._read(session))
+        found.sort(key=lambda entry: entry.last_active, reverse=True)
+        shown, room = [], FRAME_BYTES - ROOM
+        for entry in found[:limit]:
+            room -= len(msgspec.json.encode(entry)) + 1
+            if room < 0:
+                break
+            shown.append(entry)
+        return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
+
+    async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:
+        """Raises ``ClientError``."""
+        cursor = _Cursor.read(command.before)
+        await self._update_all(sessions)
+        found: list[tuple[Hit, Session]] = []
+        deadline = Deadline()
+        try:
+            for session in sessions:
+                found += [(hit, session) for hit in await self._hits(session, command, cursor, deadline)]
+        finally:
+            deadline.end()  # of a thread that still searches for a request that was cancelled
+        best = heapq.nsmallest(command.limit + 1, found, key=_order)
+        page = best[: command.limit]
+        keys = {id(session): {part.first_seq: part.key for part in await self._read(session)} for _, session in page}
+        results = [
+            SearchResult(
+                project_id=session.id,
+                seq=hit.seq,
+                created_at=moment(hit.created),
+                kind=hit.kind,
+                snippet=hit.snippet,
+                session_id=keys[id(session)].get(hit.part, ""),
+                tool=hit.tool,
+            )
+            for hit, session in page
+        ]
+        last = _Cursor(page[-1][0].at, page[-1][0].id, page[-1][1].id).text if len(best) > len(page) else None
+        return SearchResults(results, last, _are_behind(sessions))
+
+    async def _hits(self, session: Session, command: Search, cursor: _Cursor | None, deadline: Deadline) -> list[Hit]:
+        parts = None
+        if command.session_id is not None:
+            known = await self._read(session)
+            parts = tuple(part.first_seq for part in known if part.key == command.session_id)
+            if not parts:
+                return []
+        until, below = cursor.limits(session.id) if cursor is not None else (None, None)
+        wanted = Wanted(command.query, command.kinds, parts, below, until, command.limit + 1)
+        try:
+            return await asyncio.to_thread(session.index.search, wanted, deadline)
+        except NoFullText:
+            text = "This server can't search for words: its SQLite has no full-text index (FTS5)."
+            raise ClientError("NOT_SUPPORTED", text, "data.query") from None
+        except TooSlow:
+            text = "The search took too long and was stopped. Use longer words, or search one project."
+            raise ClientError("RESOURCE_LIMIT", text, "data.query") from None
+        except (OSError, sqlite3.Error) as error:
+            if session.index.behind:
+                return []
+            raise _unusable(session, error) from None
+
+
+class _Cursor:
+    """The place of a result among all results."""
+
+    def __init__(self, at: int, id: int, project_id: str) -> None:
+        self._at, self._id, self._project_id = at, id, project_id
+
+    @classmethod
+    def read(cls, text: str | None) -> _Cursor | None:
+        if text is None:
+            return None
+        at, _, rest = text.partition(".")
+        id, _, project_id = rest.partition(".")
+        if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (at, id)):
+            raise ClientError(
+                "VALIDATION_FAILED", "`before` is not valid: use the `next` of the previous answer.", "data.before"
+            )
+        return cls(int(at), int(id), project_id)
+
+    @property
+    def text(self) -> str:
+        return f"{self._at}.{self._id}.{self._project_id}"
+
+    def limits(self, project_id: str) -> tuple[int, int | None]:
+        """``until`` and ``below`` of what comes after it in the history of ``project_id``."""
+        if project_id == self._project_id:
+            return self._at, self._id
+        return (self._at if project_id > self._project_id else self._at - 1), None
+
+
+def _are_behind(sessions: Iterable[Session]) -> bool:
+    return any(session.index.behind for session in sessions)
+
+
+def _order(found: tuple[Hit, Session]) -> tuple[int, str, int]:
+    hit, session = found
+    return -hit.at, session.id, -hit.id
+
+
+def _title(index: Index, session_id: str) -> str:
+    parts = index.parts()
+    return parts[-1].title if parts and parts[-1].session_id == session_id else ""
+
+
+def entries(session: Session, parts: Sequence[Part]) -> list[SessionEntry]:
+    """The sessions of one history. Those in which nothing has happened yet are left out."""
+    grouped: dict[str, list[Part]] = {}
+    for part in parts:
+        grouped.setdefault(part.key, []).append(part)
+    found = []
+    for key, some in grouped.items():
+        name = session.memory.names.get(key, "")
+        current = some[-1] is parts[-1]
+        known = session.memory.title if current else ""
+        title = name or known or next((part.title for part in some if part.title), "")
+        last_line = next((part.last_line for part in reversed(some) if part.last_line), "")
+        if not title and not last_line:
+            continue
+        found.append(
+            SessionEntry(
+                project_id=session.id,
+                path=session.data.path,
+                agent=session.data.agent,
+                session_id=key,
+                title=title,
+                state=_state(session) if current else "finished",
+                created_at=moment(some[0].began),
+                last_active=moment(some[-1].ended),
+                prompts=sum(part.prompts for part in some),
+                first_seq=some[0].first_seq,
+                last_seq=some[-1].last_seq,
+                current=current,
+                named=bool(name),
+                terminal=session.id.startswith(TERMINAL_PREFIX),
+                fork_from=some[0].fork_from or None,
+                last_line=last_line,
+                added=sum(part.added for part in some),
+                removed=sum(part.removed for part in some),
+                approvals=len(session.approvals.waiting()) if current else 0,
+            )
+        )
+    return found
+
+
+def _state(session: Session) -> SessionState:
+    if session.approvals:
+        return "waiting"
+    desk = session.info().desk
+    if desk is not None:
+        return desk.state
+    states: dict[str, SessionState] = {"EXECUTING": "working", "ERROR": "failed"}
+    return states.get(session.state, "finished")
+
+
+def no_session() -> ClientError:
+    return ClientError("SESSION_NOT_FOUND", "The history has no such session.", field="data.session_id")
+
+
+def _unusable(session: Session, error: Exception) -> ClientError:
+    logger.error("%s: its index can't be read: %s", session.id, error)
+    text = "The index of a history can't be read now. It is built again; try again in a moment."
+    return ClientError("FILE_OPERATION", text, retryable=True)

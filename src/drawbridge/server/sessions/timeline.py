@@ -1,0 +1,179 @@
+"""A session's conversation from its end to its beginning, wherever it took place: in the history of its project, and before,
+between and after that in the agent's own record, as in a terminal. A fork begins with what it was forked from.
+
+Only clients that may run agents see what the agent itself stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Raw, Struct
+
+from drawbridge.agents.base import Agent, Earlier, EarlierMessage
+from drawbridge.core.errors import BadMessage
+from drawbridge.server import events
+from drawbridge.server.events import AgentLine, PromptAccepted
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import TERMINAL_NAME
+from drawbridge.server.protocol.replies import SessionMessagesPage
+from drawbridge.server.sessions.session import Session
+from drawbridge.server.store.lines import compose, from_microseconds
+from drawbridge.server.store.search import Part
+
+PAGE_BYTES: Final = messages.FRAME_BYTES // 3
+LARGEST: Final = messages.FRAME_BYTES // 2
+"""Bytes of one record; a larger one is a preview."""
+
+MOST_FORKS: Final = 10
+"""Conversations that a fork of a fork is followed back."""
+
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class _Stretch(Struct, frozen=True):
+    """``part``: records of the history; without one, what the agent itself has of ``session_id`` between two times."""
+
+    session_id: str
+    part: Part | None = None
+    after: datetime = _EARLIEST
+    before: datetime = _LATEST
+
+
+class _Position(Struct, frozen=True):
+    """The ``stretch`` (counted from the beginning), and before what in it: a record's number or an offset in the agent's file;
+    None: its end."""
+
+    stretch: int
+    before: int | None = None
+
+    @classmethod
+    def read(cls, text: str, stretches: int) -> _Position:
+        stretch, _, before = text.partition(".")
+        numbers = [one for one in (stretch, before or "0") if one.isascii() and one.isdigit() and len(one) < 18]
+        if len(numbers) < 2 or int(stretch) >= stretches:
+            raise ClientError(
+                "VALIDATION_FAILED", "`before` is not valid: use the `next` of the previous answer.", "data.before"
+            )
+        return cls(int(stretch), int(before) if before else None)
+
+    @property
+    def text(self) -> str:
+        return f"{self.stretch}.{'' if self.before is None else self.before}"
+
+
+def stretches(parts: Sequence[Part], key: str) -> list[_Stretch]:
+    """What the session ``key`` consists of, in the order of time. ``parts``: of the whole history."""
+    found: list[_Stretch] = []
+    before = _LATEST
+    for _ in range(MOST_FORKS):
+        own = [part for part in parts if part.key == key and from_microseconds(part.began) < before]
+        fork = own[0].fork_from if own else ""
+        found = [*_of_one(own, key, before, is_current=bool(own) and own[-1] is parts[-1], is_fork=bool(fork)), *found]
+        if not fork or fork == key:
+            break
+        key, before = fork, from_microseconds(own[0].began)
+    return found
+
+
+def _of_one(own: Sequence[Part], key: str, before: datetime, *, is_current: bool, is_fork: bool) -> list[_Stretch]:
+    found: list[_Stretch] = []
+    after = _EARLIEST
+    for part in own:
+        if found or not is_fork:  # the agent's file of a fork begins with a copy
+            found.append(_Stretch(key, None, after, from_microseconds(part.began)))
+        found.append(_Stretch(key, part))
+        after = from_microseconds(part.ended)
+    if not is_current:
+        found.append(_Stretch(key, None, after, before))
+    return found
+
+
+async def page(
+    session: Session,
+    parts: Sequence[Part],
+    agent: Agent | None,
+    key: str,
+    position: str | None,
+    limit: int,
+) -> SessionMessagesPage:
+    """The end of the conversation before ``position``. ``agent``: whose own record is read; None: the client may not see it.
+
+    Raises ``ClientError``.
+    """
+    ways = stretches(parts, key)
+    at: _Position | None = _Position(len(ways) - 1) if position is None else _Position.read(position, len(ways))
+    found: list[Raw] = []
+    room = PAGE_BYTES
+    while at is not None and len(found) < limit and room > 0:
+        stretch, more = ways[at.stretch], limit - len(found)
+        if stretch.part is not None:
+            got, before = await _recorded(session, stretch.part, at.before, more, room)
+        else:
+            got, before = await _earlier(session, stretch, agent, at.before, more, room)
+        found = [*got, *found]
+        room -= sum(len(bytes(one)) for one in got)
+        at = _next(at, before)
+        if before is not None and not got:
+            break  # enough was searched for one reply
+    return SessionMessagesPage(key, tuple(found), at.text if at is not None else None)
+
+
+def _next(at: _Position, before: int | None) -> _Position | None:
+    if before is not None:
+        return _Position(at.stretch, before)
+    return _Position(at.stretch - 1) if at.stretch > 0 else None
+
+
+async def _recorded(
+    session: Session, part: Part, before: int | None, limit: int, size: int
+) -> tuple[list[Raw], int | None]:
+    end = min(before if before is not None else part.last_seq + 1, part.last_seq + 1)
+    read = await session.store.read(before_seq=end, limit=limit, max_bytes=size)
+    own = [record for record in read.records if record.seq >= part.first_seq]
+    shown = [messages.history_record(record.line, session.id, record.seq, LARGEST) for record in own]
+    more = len(own) == len(read.records) and read.has_more and bool(own) and own[0].seq > part.first_seq
+    return shown, own[0].seq if more else None
+
+
+async def _earlier(
+    session: Session, stretch: _Stretch, agent: Agent | None, end: int | None, limit: int, size: int
+) -> tuple[list[Raw], int | None]:
+    sessions = agent.sessions if agent is not None else None
+    if sessions is None:
+        return [], None
+
+    def read() -> Earlier:
+        return sessions.messages(
+            session.path,
+            stretch.session_id,
+            after=stretch.after,
+            before=stretch.before,
+            end=end,
+            limit=limit,
+            size=size,
+        )
+
+    found = await asyncio.to_thread(read)
+    return [record for one in found.messages if (record := _record(one))], found.before
+
+
+def _record(message: EarlierMessage) -> Raw | None:
+    """A record as a history would have it; its number is 0."""
+    if message.prompt is not None:
+        event: PromptAccepted | AgentLine = PromptAccepted(
+            message.turn, message.prompt, TERMINAL_NAME, uuid=message.uuid
+        )
+    else:
+        event = AgentLine(message.line)
+    direction, data = events.written(event)
+    try:
+        line = compose(0, message.time, direction, data).line
+    except BadMessage:
+        return None
+    return Raw(messages.shortened(line, LARGEST))

@@ -1,0 +1,595 @@
+"""The index of one history: what its records contain for people, and the agent's conversations in it.
+
+It is an SQLite file beside the logs, with a full-text index (FTS5) where SQLite has one. It is derived from the records:
+filled after they are written, rebuilt if it is missing, damaged or does not belong to the log, and removed with the history.
+
+Its methods block, and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.core.private_files import PRIVATE_FILE, remove_quietly
+from drawbridge.server.store.lines import Record, from_microseconds, microseconds
+from drawbridge.server.store.log import History
+from drawbridge.server.store.texts import Content, Kind, Marker, content
+
+logger = logging.getLogger("drawbridge.server")
+
+FILE: Final = "search.sqlite"
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""Of the file, which is at most as large as the log in any case; then the oldest texts are dropped."""
+
+BATCH: Final = 500
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Records, and bytes of them, that are indexed at a time: some tens of milliseconds."""
+
+MOST_WORDS: Final = 16
+"""Words of a query that are searched for."""
+
+SEARCH_SECONDS: Final = 2.0
+STEPS: Final = 20
+"""Instructions of SQLite between two checks of the deadline: few, since one row may contain thousands of matches."""
+
+SNIPPET_WORDS: Final = 30
+WORDS_BEFORE: Final = 10
+"""The maximum of words of a snippet before its first match."""
+
+LONGEST_PIECE: Final = 200
+LONGEST_SNIPPET: Final = 800
+"""Characters of one text of a snippet, and of all of them, so that a page of results fits into a message."""
+
+SHOWN: Final = 300
+"""Characters of a text that is shown without a query."""
+
+LAST_LINE: Final = 200
+TITLE: Final = 120
+
+MOST_DAMAGES: Final = 3
+
+_NO_CODE: Final = -1
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_CODE})
+"""Errors that mean that the file is damaged. Python's own, such as a text that is not UTF-8, have no code."""
+
+_NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
+"""Errors that mean this too while records are indexed: the statements are fixed then, so they can't be the cause."""
+
+_VERSION: Final = 4
+_BEGIN, _END = "\x02", "\x03"
+"""Around a match in a snippet. Texts contain no control characters."""
+_WORD: Final = re.compile(r"\S+")
+
+_TABLES: Final = """
+CREATE TABLE state (version INTEGER, words INTEGER, seq INTEGER, mark INTEGER, first_seq INTEGER, at INTEGER);
+CREATE TABLE parts (first_seq INTEGER PRIMARY KEY, last_seq INTEGER, session_id TEXT, fork_from TEXT, title TEXT,
+    prompts INTEGER, records INTEGER, last_line TEXT, added INTEGER, removed INTEGER, began INTEGER, ended INTEGER,
+    titled_by TEXT);
+CREATE TABLE texts (id INTEGER PRIMARY KEY, seq INTEGER, at INTEGER, created INTEGER, kind TEXT, tool TEXT, part INTEGER,
+    text TEXT, run TEXT);
+CREATE TABLE names (seq INTEGER, session_id TEXT);
+CREATE TABLE queue (run TEXT PRIMARY KEY, edited INTEGER, dropped INTEGER);
+CREATE INDEX texts_at ON texts (at);
+CREATE INDEX texts_kind ON texts (kind, id);
+CREATE INDEX texts_run ON texts (run) WHERE run IS NOT NULL;
+"""
+# ``at`` is ``created``, but never less than that of the text before: clocks are set back.
+_WORDS: Final = """
+CREATE VIRTUAL TABLE words USING fts5 (text, content='texts', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
+CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN
+    INSERT INTO words (rowid, text) VALUES (new.id, new.text); END;
+CREATE TRIGGER texts_dropped AFTER DELETE ON texts BEGIN
+    INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text); END;
+CREATE TRIGGER texts_edited AFTER UPDATE OF text ON texts BEGIN
+    INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+    INSERT INTO words (rowid, text) VALUES (new.id, new.text); END;
+"""
+
+
+class NoFullText(Exception):
+    """This SQLite was built without FTS5."""
+
+
+class _Outdated(Exception):
+    """The file is not the index of these records; the text is the reason."""
+
+
+class TooSlow(Exception):
+    """The search was ended by its ``Deadline``."""
+
+
+class Deadline:
+    """The end of one request, which may search several histories one after the other."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SEARCH_SECONDS
+
+    def end(self) -> None:
+        """Stops the request, for whose result nobody waits any more. May be called from any thread."""
+        self._until = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._until
+
+
+class Part(Struct):
+    """Neighbouring records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
+
+    ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or that of the conversation
+    if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's latest text.
+    ``added`` and ``removed``: lines of files, as far as the agent has reported them. Times are microseconds since 1970.
+    """
+
+    first_seq: int
+    last_seq: int
+    session_id: str = ""
+    fork_from: str = ""
+    title: str = ""
+    prompts: int = 0
+    records: int = 0
+    last_line: str = ""
+    added: int = 0
+    removed: int = 0
+    began: int = 0
+    ended: int = 0
+    titled_by: str = ""
+
+    @property
+    def key(self) -> str:
+        """The id of its conversation: the agent's own, or the server's for one whose agent has not reported any."""
+        return self.session_id or f"log_{self.first_seq}"
+
+    def ends_before(self, marker: Marker) -> bool:
+        return marker.begins or (bool(self.session_id) and marker.session_id != self.session_id)
+
+    def add(self, found: Content, record: Record) -> None:
+        if found.marker is not None and found.marker.session_id:
+            self.session_id = found.marker.session_id
+        # Without the older records, the one that contained the id may be gone.
+        self.session_id = self.session_id or found.continues
+        self.last_seq, self.ended = record.seq, microseconds(record.time)
+        self.records += 1
+        self.added += found.added
+        self.removed += found.removed
+        if self.titled_by and self.titled_by in (found.edited, found.dropped):
+            self.title = self.titled_by = ""
+        for text in found.texts:
+            if text.kind == "prompt":
+                self.prompts += not found.edited
+                if not self.title:
+                    self.title, self.titled_by = " ".join(text.text.split())[:TITLE], text.run
+            elif text.kind == "answer" and text.main:
+                self.last_line = text.text.strip().rpartition("\n")[2].strip()[:LAST_LINE]
+
+
+class Waited(Struct, frozen=True):
+    """What happened to a prompt in the queue: the numbers of the records with its last text, and of its removal."""
+
+    edited: int | None
+    dropped: int | None
+
+
+class Hit(Struct, frozen=True):
+    """``snippet``: texts that alternate, the first one outside of a match. ``at`` and ``id`` are its place in the order."""
+
+    id: int
+    seq: int
+    at: int
+    created: int
+    kind: Kind
+    tool: str
+    part: int
+    snippet: tuple[str, ...]
+
+
+class Wanted(Struct, frozen=True):
+    """``query``: any text, whose words have to be in the result, the beginning of each at least; empty: every text.
+    ``parts``: the first numbers of those to search; None: all. ``below``: only those with a smaller ``id``; ``until``: and an
+    ``at`` that is not later."""
+
+    query: str = ""
+    kinds: tuple[Kind, ...] = ()
+    parts: tuple[int, ...] | None = None
+    below: int | None = None
+    until: int | None = None
+    limit: int = 50
+
+
+@cache
+def has_full_text() -> bool:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        try:
+            db.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+        except sqlite3.Error:
+            return False
+    return True
+
+
+def words(query: str) -> str:
+    """The query in the language of FTS5: each word is quoted, so that nothing in it is syntax. Empty if it has no word."""
+    found = list(dict.fromkeys(word for word in query.replace("\0", " ").split() if any(map(str.isalnum, word))))
+    return " ".join('"' + word.replace('"', '""') + '"*' for word in found[:MOST_WORDS])
+
+
+class Index:
+    """The index of ``history`` in the file ``path``."""
+
+    def __init__(self, path: str, history: History) -> None:
+        self._path = path
+        self._history = history
+        self._lock = threading.Lock()
+        self._done = -1
+        """The number of the last record that is known to be indexed."""
+        self._first = 0
+        """The number of the first record that the history had then."""
+        self._parts: list[Part] | None = None
+        """The content of the table; None if it has to be read."""
+        self._closed = False
+        self._paused = False
+        """Records are being removed, and nothing is indexed."""
+        self._damages = 0
+        """How often the file was found damaged since records were last indexed."""
+
+    @property
+    def _name(self) -> str:
+        """The id of the session, for the log."""
+        return os.path.basename(os.path.dirname(self._path))
+
+    def _check_damage(self, error: sqlite3.DatabaseError, damage: Collection[int]) -> None:
+        """Removes the file if it is damaged. Raises the error if it is not, or if that happens again and again.
+
+        ``damage``: SQLite's codes of the errors that mean so.
+        """
+        code = getattr(error, "sqlite_errorcode", None)
+        if (_NO_CODE if code is None else code & 0xFF) not in damage:
+            raise error
+        self._damages += 1
+        if self._damages > MOST_DAMAGES:
+            raise error
+        logger.warning("the index of %s is damaged and is built again: %s", self._name, error)
+        self._remove()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the history has records that are not indexed, or the index has records that were dropped."""
+        now = (self._history.first_seq, self._history.last_seq)
+        return not self._closed and (self._first, self._done) != now
+
+    def update(self) -> bool:
+        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or ``HistoryUnreadable``.
+
+        A file that is damaged, or is not the index of these records, is removed; the next call begins again.
+        """
+        with self._lock:
+            if self._closed or self._paused:
+                return False
+            try:
+                with self._opened() as db:
+                    more = self._update(db)
+            except _Outdated as outdated:
+                logger.info("the index of %s is built again: %s", self._name, outdated)
+                self._remove()
+                return True
+            except sqlite3.DatabaseError as error:
+                self._check_damage(error, _DAMAGE | _NO_TABLE)
+                return True
+            self._damages = 0
+            return more
+
+    def rebuild_after(self, change: Callable[[], object]) -> None:
+        """Removes the index and then calls ``change``, which removes records of the history. Afterwards the index is built
+        again from those that are left, also if ``change`` has failed.
+
+        In this order a process that is killed in between leaves no text of a record that is gone. Raises ``HistoryNotWritten``
+        if the index can't be removed; ``change`` is not called then.
+        """
+        with self._lock:
+            try:
+                self._remove()
+                _sync(os.path.dirname(self._path))
+            except OSError as error:
+                raise HistoryNotWritten(f"The index of {self._name} can't be removed: {error.strerror}.") from None
+            if os.path.lexists(self._path):
+                raise HistoryNotWritten(
+                    f"The index of {self._name} can't be removed. Nothing of its history was removed."
+                )
+            self._paused = True
+        try:
+            change()
+        finally:
+            self._paused = False
+
+    def close(self) -> None:
+        """Closes the index: from now on nothing is indexed or found."""
+        with self._lock:
+            self._closed = True
+
+    def remove(self) -> None:
+        """Closes it, and removes its file: the history is deleted."""
+        with self._lock:
+            self._closed = True
+            self._remove()
+
+    def parts(self) -> list[Part]:
+        """The parts of the history, in the order of their records."""
+        if (known := self._parts) is not None:
+            return known
+        with self._reading() as db:
+            if db is None:
+                return []
+            self._parts = [Part(*row) for row in db.execute("SELECT * FROM parts ORDER BY first_seq")]
+            return self._parts
+
+    def named(self, keys: Collection[str]) -> list[int]:
+        """The numbers of the records that gave these sessions a name."""
+        with self._reading() as db:
+            found = db.execute("SELECT seq, session_id FROM names ORDER BY seq").fetchall() if db else []
+        return [seq for seq, session_id in found if session_id in keys]
+
+    def waited(self) -> dict[str, Waited]:
+        """By run id, what happened to each prompt that was edited in the queue or removed from it."""
+        with self._reading() as db:
+            rows = db.execute("SELECT run, edited, dropped FROM queue").fetchall() if db else []
+        return {run: Waited(edited, dropped) for run, edited, dropped in rows}
+
+    def search(self, wanted: Wanted, deadline: Deadline | None = None) -> list[Hit]:
+        """The results, the newest first. Raises ``NoFullText`` for a query without full-text index, and ``TooSlow``."""
+        if wanted.query.strip() and not has_full_text():
+            raise NoFullText
+        match = words(wanted.query)
+        if wanted.query.strip() and not match:
+            return []
+        with self._reading() as db:
+            if db is None:
+                return []
+            end = deadline or Deadline()
+            db.set_progress_handler(lambda: int(end.is_over), STEPS)
+            try:
+                return list(_found(db, wanted, match))
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                    raise TooSlow from None
+                raise
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The open index; None if it is missing or unusable. The next ``update`` rebuilds it then."""
+        with self._lock:
+            if self._closed or not os.path.exists(self._path):
+                yield None
+                return
+            try:
+                with self._opened() as db:
+                    yield db
+            except sqlite3.DatabaseError as error:
+                self._check_damage(error, _DAMAGE)
+                raise
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE))
+        with contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db:
+            # It can be built again, so it is not worth waiting for the disk.
+            db.execute("PRAGMA synchronous = OFF")
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
+                self._done = -1
+                db.executescript(f"BEGIN; {_TABLES} {_WORDS if has_full_text() else ''} COMMIT;")
+                first = self._history.first_seq
+                state = (_VERSION, has_full_text(), first - 1, 0, first, 0)
+                db.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)", state)
+            yield db
+
+    def _remove(self) -> None:
+        self._done, self._parts = -1, None
+        for end in ("", "-journal", "-wal", "-shm"):
+            remove_quietly(self._path + end)
+
+    def _update(self, db: sqlite3.Connection) -> bool:
+        seq: int
+        seq, mark, at = db.execute("SELECT seq, mark, at FROM state").fetchone()
+        if self._done < 0 and not self._fits(db, seq, mark):
+            raise _Outdated("it does not belong to the history")
+        if self._done >= 0 and db.execute("SELECT first_seq FROM state").fetchone()[0] != self._history.first_seq:
+            raise _Outdated("old records were dropped")
+        last = self._history.last_seq
+        page = self._history.read(after_seq=seq, limit=BATCH, max_bytes=BATCH_BYTES)
+        self._parts = None
+        db.execute("BEGIN")
+        part = _latest(db)
+        for record in page.records:
+            found = content(record.line)
+            part = _with(db, part, found, record)
+            if found.named:
+                db.execute("INSERT INTO names VALUES (?, ?)", (record.seq, found.named))
+            if found.edited:
+                _queue(db, found.edited, "edited", record.seq)
+            if found.dropped:
+                _queue(db, found.dropped, "dropped", record.seq)
+            at = max(at, microseconds(record.time))
+            if part is not None:
+                _store(db, part, found, record, at)
+            seq, mark = record.seq, zlib.crc32(record.line)
+        if part is not None:
+            _save(db, part)
+        if not page.has_more:
+            seq = max(seq, last)  # what is damaged at the end
+        db.execute("UPDATE state SET seq = ?, mark = ?, at = ?", (seq, mark, at))
+        db.execute("COMMIT")
+        self._shrink(db)
+        self._first, self._done = self._history.first_seq, seq
+        return seq < self._history.last_seq
+
+    def _fits(self, db: sqlite3.Connection, seq: int, mark: int) -> bool:
+        """Whether the file belongs to this log: a log may have been restored from a copy, or lost its old records."""
+        version, has_words, first = db.execute("SELECT version, words, first_seq FROM state").fetchone()
+        same = (version, bool(has_words), first) == (_VERSION, has_full_text(), self._history.first_seq)
+        if not same or seq > self._history.last_seq:
+            return False
+        if not mark:
+            return True
+        page = self._history.read(before_seq=seq + 1, limit=1)
+        return bool(page.records) and zlib.crc32(page.records[-1].line) == mark
+
+    def _shrink(self, db: sqlite3.Connection) -> None:
+        """Drops the oldest texts if the file has become too large. The space is used again."""
+        while _used(db) > MOST_BYTES:
+            low, high = db.execute("SELECT min(id), max(id) FROM texts").fetchone()
+            if low is None or low == high:
+                return
+            db.execute("BEGIN")
+            db.execute("DELETE FROM texts WHERE id <= ?", (low + (high - low) // 4,))
+            if has_full_text():
+                # Without this, the words of the dropped texts would stay for long. It takes some seconds for the largest file.
+                db.execute("INSERT INTO words (words) VALUES ('optimize')")
+            db.execute("COMMIT")
+
+
+def _used(db: sqlite3.Connection) -> int:
+    """Bytes of the file that are in use."""
+    pages, free, size = (
+        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int(pages - free) * int(size)
+
+
+def _latest(db: sqlite3.Connection) -> Part | None:
+    row = db.execute("SELECT * FROM parts ORDER BY first_seq DESC LIMIT 1").fetchone()
+    return None if row is None else Part(*row)
+
+
+def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
+    """The part to which the record belongs: the current one, or a new one. None: what is left of it belongs to none."""
+    if found.removed_record:
+        return part
+    marker = found.marker
+    if part is None or (marker is not None and part.ends_before(marker)):
+        if part is not None:
+            _save(db, part)
+        title, fork_from = (marker.title[:TITLE], marker.fork_from) if marker is not None else ("", "")
+        part = Part(record.seq, record.seq, fork_from=fork_from, title=title, began=microseconds(record.time))
+    part.add(found, record)
+    return part
+
+
+def _save(db: sqlite3.Connection, part: Part) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(part)
+    )
+
+
+def _queue(db: sqlite3.Connection, run: str, column: str, seq: int) -> None:
+    db.execute(
+        f"INSERT INTO queue (run, {column}) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET {column} = excluded.{column}",  # noqa: S608 - a column's name
+        (run, seq),
+    )
+
+
+def _store(db: sqlite3.Connection, part: Part, found: Content, record: Record, at: int) -> None:
+    created = microseconds(record.time)
+    for text in found.texts:
+        # A prompt that was edited is found by its last text, and where it was.
+        if found.edited and db.execute("UPDATE texts SET text = ? WHERE run = ?", (text.text, text.run)).rowcount:
+            continue
+        row = (record.seq, at, created, text.kind, text.tool, part.first_seq, text.text, text.run or None)
+        db.execute(
+            "INSERT INTO texts (seq, at, created, kind, tool, part, text, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
+
+
+def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
+    below = wanted.below
+    if wanted.until is not None:
+        (latest,) = db.execute("SELECT max(id) FROM texts WHERE at <= ?", (wanted.until,)).fetchone()
+        below = min(below if below is not None else (latest or 0) + 1, (latest or 0) + 1)
+    id, tables = ("words.rowid", "words JOIN texts ON texts.id = words.rowid") if match else ("texts.id", "texts")
+    values: list[Any] = []
+    conditions = []
+
+    def where(condition: str, *more: Any) -> None:
+        conditions.append(condition)
+        values.extend(more)
+
+    if match:
+        # Not ``snippet``: it compares each match with each other, and one row may take minutes.
+        shown = f"highlight(words, 0, '{_BEGIN}', '{_END}')"
+        where("words MATCH ?", match)
+    else:
+        shown = f"substr(texts.text, 1, {SHOWN})"
+    if below is not None:
+        where(f"{id} < ?", below)
+    if wanted.kinds:
+        where(f"kind IN ({_marks(wanted.kinds)})", *wanted.kinds)
+    if wanted.parts is not None:
+        where(f"part IN ({_marks(wanted.parts)})", *wanted.parts)
+    condition = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    rows = db.execute(
+        # Only names and question marks are put in; every value is a parameter.
+        f"SELECT texts.id, seq, at, created, kind, tool, part, {shown} FROM {tables} {condition} "  # noqa: S608
+        f"ORDER BY {id} DESC LIMIT ?",
+        (*values, wanted.limit),
+    )
+    for one, seq, at, created, kind, tool, part, snippet in rows:
+        yield Hit(one, seq, at, created, kind, tool, part, alternating(around(snippet) if match else snippet))
+
+
+def _sync(directory: str) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def around(text: str) -> str:
+    """The words of a text around its first match."""
+    first = max(text.find(_BEGIN), 0)
+    low, high = max(first - LONGEST_SNIPPET, 0), min(first + 2 * LONGEST_SNIPPET, len(text))
+    words = [word.span() for word in _WORD.finditer(text, low, high)]
+    before = sum(start < first for start, _ in words)
+    left = max(min(before - WORDS_BEFORE, len(words) - SNIPPET_WORDS), 0)
+    right = left + SNIPPET_WORDS
+    start = words[left][0] if low or left else 0
+    end = words[right - 1][1] if right < len(words) else high
+    shown = f"{'…' if start else ''}{text[start:end]}"
+    if shown.count(_BEGIN) > shown.count(_END):
+        shown += _END
+    return shown + ("…" if end < len(text) else "")
+
+
+def alternating(snippet: str) -> tuple[str, ...]:
+    """The texts of a snippet, the first one outside of a match. A word may be as long as its whole text, so each is cut."""
+    texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
+    found = [_end_of(texts[0])]
+    for text in texts[1:]:
+        found.append(text if len(text) <= LONGEST_PIECE else text[:LONGEST_PIECE] + "…")
+    while len(found) > 3 and sum(map(len, found)) > LONGEST_SNIPPET:
+        del found[-2:]
+    return tuple(found)
+
+
+def _end_of(text: str) -> str:
+    return text if len(text) <= LONGEST_PIECE else "…" + text[-LONGEST_PIECE:]
+
+
+def moment(microseconds: int) -> str:
+    """RFC 3339 in UTC, with milliseconds."""
+    return from_microseconds(microseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

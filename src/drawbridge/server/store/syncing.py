@@ -1,0 +1,90 @@
+"""When the records of histories reach the disk itself, and not only the kernel.
+
+What the kernel has accepted survives any end of the server, even ``kill -9``. The policies are about a power cut or a crash of
+the kernel:
+
+- ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
+- ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
+- ``off``: when the kernel writes it, usually within half a minute.
+
+docs/internals/benchmarks.md has the cost of each.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+logger = logging.getLogger(__name__)
+
+FsyncPolicy: TypeAlias = Literal["always", "second", "off"]
+DEFAULT_FSYNC: Final[FsyncPolicy] = "second"
+
+sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+"""Syncs a file descriptor: returns when everything written to it is on the disk."""
+
+
+class Syncer:
+    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
+    needed."""
+
+    def __init__(self, delay: float = 1.0) -> None:
+        """``delay``: seconds."""
+        self._delay = delay
+        self._changing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._waiting: dict[object, int] = {}
+        self._timer: threading.Timer | None = None
+
+    def soon(self, owner: object, file: int) -> None:
+        """``owner`` represents the open file ``file``, which may be closed before it is synced."""
+        if owner in self._waiting:
+            return
+        with self._changing:
+            try:
+                self._waiting[owner] = os.dup(file)
+            except OSError:  # no file descriptor is left
+                _sync(file)
+                return
+            if self._timer is None:
+                self._timer = threading.Timer(self._delay, self._sync_all)
+                self._timer.name = "drawbridge-history-sync"
+                self._timer.start()
+
+    def now(self, owner: object) -> None:
+        """Returns when everything that waits for ``owner`` is on the disk."""
+        with self._syncing:
+            with self._changing:
+                file = self._waiting.pop(owner, None)
+                if self._timer is not None and not self._waiting:
+                    self._timer.cancel()
+                    self._timer = None
+            if file is not None:
+                _sync(file)
+                os.close(file)
+
+    def _sync_all(self) -> None:
+        with self._syncing:
+            with self._changing:
+                files, self._waiting = self._waiting, {}
+                self._timer = None
+            for file in files.values():
+                _sync(file)
+                os.close(file)
+
+
+def _sync(file: int) -> None:
+    try:
+        sync(file)
+    except OSError as error:
+        logger.error(
+            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
+            error.strerror,
+        )
+
+
+syncer: Final = Syncer()
+"""The only instance of the process."""

@@ -1,0 +1,243 @@
+"""What a record of a history contains for people: its texts, and what it changes about the agent's conversation. Pure.
+
+Agents' lines are read by their shape: Claude Code's messages, updates of the Agent Client Protocol, items of Codex, and plain
+text. A line of another shape has no texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+Kind: TypeAlias = Literal["prompt", "answer", "tool", "result", "decision", "error"]
+
+LONGEST: Final[Mapping[Kind, int]] = {
+    "prompt": 20_000,
+    "answer": 20_000,
+    "tool": 2_000,
+    "result": 4_000,
+    "decision": 4_000,
+    "error": 2_000,
+}
+"""Characters that are searched of a text. Of a result these are its beginning and its end, where errors are."""
+
+LONGEST_LINE: Final = 8 * 1024 * 1024
+"""Bytes. A longer record, mostly a picture, has no texts."""
+
+LONGEST_NAME: Final = 200
+REMOVED: Final = "record_removed"
+"""The subtype of what is left of a record that was deleted with its session."""
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DEEPEST: Final = 4
+
+
+class Text(Struct, frozen=True):
+    """``tool``: the name of the tool, of a call. ``main``: not of a subagent. ``run``: the run that the prompt begins, while it
+    waits for it."""
+
+    kind: Kind
+    text: str
+    tool: str = ""
+    main: bool = True
+    run: str = ""
+
+
+class Marker(Struct, frozen=True):
+    """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another one begins
+    here, even if its id is the same. ``title``: of a conversation that was begun elsewhere."""
+
+    session_id: str
+    begins: bool
+    fork_from: str = ""
+    title: str = ""
+
+
+class _Line(Struct):
+    direction: str
+    message: Raw
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+
+
+class Content(Struct):
+    """``named``: the id of the session that got a name. ``continues``: the id of the conversation in which a run has started,
+    if it is known. ``edited``: the run whose prompt, which waits, got the text that this record contains; ``dropped``: the run
+    whose prompt was removed from the queue, so that the run never began. ``added`` and ``removed``: lines of files, as far as
+    the agent reports them."""
+
+    texts: list[Text] = []
+    marker: Marker | None = None
+    named: str = ""
+    continues: str = ""
+    edited: str = ""
+    dropped: str = ""
+    removed_record: bool = False
+    added: int = 0
+    removed: int = 0
+
+    def read(self, direction: str, message: dict[str, Any]) -> None:
+        readers = {"client": self._of_client, "server": self._of_server, "claude": self._of_agent}
+        readers[direction](message)
+
+    def _add(self, kind: Kind, text: object, tool: object = "", *, main: bool = True, run: str = "") -> None:
+        if not isinstance(text, str) or not text.strip():
+            return
+        limit = LONGEST[kind]
+        if len(text) > limit:
+            half = limit // 2
+            text = f"{text[:half]}\n…\n{text[-half:]}" if kind == "result" else text[:limit]
+        name = tool[:LONGEST_NAME] if isinstance(tool, str) else ""
+        self.texts.append(Text(kind, clean(text), name, main, run))
+
+    def _of_client(self, message: dict[str, Any]) -> None:
+        run = "" if message.get("steer") else _string(message, "run_id")
+        self._add("prompt", _get(message, "message", "prompt"), run=run)
+
+    def _of_server(self, message: dict[str, Any]) -> None:
+        given = message.get("message")
+        match message.get("subtype"):
+            case "session_reset":
+                self.marker = Marker("", True)
+            case "session_changed":
+                id, fork, title = (_string(given, name) for name in ("session_id", "fork_from", "title"))
+                # A person has chosen the agent's conversation, or it was given up. Otherwise the agent has reported its id.
+                self.marker = Marker(id, bool(_get(given, "agent")) or not id, fork, clean(title))
+            case "session_renamed":
+                self.named = _string(given, "session_id")
+            case "run_started":
+                self.continues = _string(given, "session_id")
+            case "prompt_edited":
+                self.edited = _string(given, "run_id")
+                self._add("prompt", _get(given, "prompt"), run=self.edited)
+            case "permission_resolved":
+                self._add("decision", _get(given, "message"))
+            case "run_finished":
+                self._add("error", _get(given, "error"))
+                self.dropped = _string(given, "run_id") if _get(given, "removed_by") else ""
+            case subtype:
+                self.removed_record = subtype == REMOVED
+
+    def _of_agent(self, message: dict[str, Any]) -> None:
+        if message.get("method") == "session/update":
+            self._of_protocol(_get(message, "params", "update"))
+        elif message.get("type") in ("assistant", "user"):
+            self._of_stream(message)
+        elif message.get("type") == "text":
+            self._add("answer", message.get("text"))
+        elif message.get("type") == "item.completed":
+            self._of_item(message.get("item"))
+
+    def _of_stream(self, message: dict[str, Any]) -> None:
+        main = not message.get("parent_tool_use_id")
+        blocks = _get(message, "message", "content")
+        is_agent = message["type"] == "assistant"
+        if isinstance(blocks, str):
+            blocks = [{"type": "text", "text": blocks}]
+        for block in blocks if isinstance(blocks, list) else []:
+            match _get(block, "type"):
+                case "text" if is_agent:
+                    self._add("answer", block.get("text"), main=main)
+                case "tool_use":
+                    self._add("tool", "\n".join(strings(block.get("input"))), block.get("name"), main=main)
+                case "tool_result":
+                    self._add("result", _result(block.get("content")), main=main)
+        hunks = _get(message, "tool_use_result", "structuredPatch")
+        for hunk in hunks if isinstance(hunks, list) else []:
+            lines = _get(hunk, "lines")
+            for line in lines if isinstance(lines, list) else []:
+                if isinstance(line, str):
+                    self.added += line.startswith("+")
+                    self.removed += line.startswith("-")
+        created = _get(message, "tool_use_result")
+        if _get(created, "type") == "create" and not hunks and isinstance(text := _get(created, "content"), str):
+            self.added += len(text.splitlines())
+
+    def _of_protocol(self, update: object) -> None:
+        match _get(update, "sessionUpdate"):
+            case "agent_message_chunk":
+                self._add("answer", _get(update, "content", "text"))
+            case "tool_call" | "tool_call_update" as kind:
+                if kind == "tool_call":
+                    self._add("tool", "\n".join([_string(update, "title"), *strings(_get(update, "rawInput"))]))
+                parts = _get(update, "content")
+                for part in parts if isinstance(parts, list) else []:
+                    self._add("result", _get(part, "content", "text"))
+                    if _get(part, "type") == "diff" and _get(update, "status") == "completed":
+                        old, new = _string(part, "oldText"), _string(part, "newText")
+                        added, removed = _changed_lines(old.splitlines(), new.splitlines())
+                        self.added += added
+                        self.removed += removed
+
+    def _of_item(self, item: object) -> None:
+        match _get(item, "type"):
+            case "agent_message":
+                self._add("answer", _get(item, "text"))
+            case "command_execution":
+                self._add("tool", _get(item, "command"), "shell")
+                self._add("result", _get(item, "aggregated_output"))
+            case "error":
+                self._add("error", _get(item, "message"))
+
+
+def content(line: bytes) -> Content:
+    """The content of a record as it is in the history; an empty one if it can't be read."""
+    if len(line) > LONGEST_LINE:
+        return Content()
+    try:
+        found = _line.decode(line)
+        message = msgspec.json.decode(found.message)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Content()
+    read = Content()
+    if isinstance(message, dict):
+        read.read(found.direction, message)
+    return read
+
+
+def clean(text: str) -> str:
+    """Without control characters, except for tabs and line breaks."""
+    return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
+
+
+def _get(value: object, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _string(value: object, name: str) -> str:
+    found = _get(value, name)
+    return found if isinstance(found, str) else ""
+
+
+def _result(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(text for block in blocks if isinstance(text := _get(block, "text"), str))
+
+
+def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Between the first and the last line that differ."""
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    return len(new) - start - end, len(old) - start - end
+
+
+def strings(value: object, depth: int = 0) -> Iterator[str]:
+    """The texts in the input of a tool."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list) and depth < _DEEPEST:
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings(part, depth + 1)

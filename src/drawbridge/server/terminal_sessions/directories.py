@@ -1,0 +1,385 @@
+"""The directories in which agents run in terminals: checkpoints before and after their runs, and one open review for each.
+
+All sessions in one directory share it: what changes while any of their runs is active is an agent's.
+``<data>/directories/<id>`` contains the index of the last checkpoint and the private repository of one, as long as a session
+in it is listed.
+
+The hook of a prompt only causes the checkpoint and does not wait for it. The hook of the first tool that may write waits
+until git has the state of the files (``ready``), so that no edit of the agent is in the checkpoint before its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.private_files import make_private_directory, write_private
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.checkpoints.checkpoints import Checkpoints, When
+from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.replies import Review as ReviewReply
+from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.reviewing import Reviewing
+from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.session import SessionStore
+from drawbridge.server.terminal_sessions.shared_comments import NAME as COMMENTS
+from drawbridge.server.terminal_sessions.shared_comments import SharedComments
+
+logger = logging.getLogger("drawbridge.server")
+
+READY_SECONDS: Final = 5.0
+"""Seconds that the hook of a tool waits for the checkpoint before the run. The agent continues without it after that, as after
+an error of git."""
+
+CLOSE_SECONDS: Final = 3.0
+"""Seconds that the shutdown waits for checkpoints: the agent continues, and the review begins with the one before its run."""
+
+AT_WORK: Final = "An agent is working in this directory. Nothing was changed."
+
+PATH: Final = "path"
+"""The file with the path of the directory."""
+
+
+class ReviewedDirectory:
+    """One directory. ``folder`` contains the server's files about it.
+
+    A session has at most one run at a time. Which runs are active is set at once; a task takes the checkpoints that follow from
+    it, so that a run that begins and ends meanwhile, as one that is read from an old transcript, has none.
+    """
+
+    def __init__(self, path: Path, folder: Path, context: Context, removing: asyncio.Task[None] | None = None) -> None:
+        """``removing``: the task that removes what was in ``folder`` before."""
+        self.path = path
+        self._removing = removing
+        self.folder = folder
+        self._context = context
+        self._review = Review(folder.name)
+        limits = context.limits
+        kept = folder if limits.checkpoints else None
+        self.checkpoints = Checkpoints(
+            path, folder.name, limits.confinement, context.memory, kept, self._extend_review, self._active
+        )
+        self._stores: dict[str, SessionStore] = {}
+        """Those of the sessions in the directory, by their ids."""
+        self._runs: dict[str, str] = {}
+        """The active run of each session that has one."""
+        self._expected: dict[str, str] = {}
+        """A run that a hook has reported, and whose session has not processed that yet."""
+        self._begun: dict[str, bool] = {}
+        """The runs with a checkpoint before them that are to get one after them; False if the first one has failed."""
+        self._is_extended = False
+        """Whether the review contains the beginning of a run, and no end since."""
+        self._ready = asyncio.Event()
+        """Set if each active run has its checkpoint, or nobody waits for it any longer."""
+        self._ready.set()
+        self._is_working = False
+        self._deciding = asyncio.Lock()
+        self.comments = SharedComments(folder / COMMENTS, self._stores)
+        self._reviewing = Reviewing(str(path), self._review, self.checkpoints, self.comments, self._stores)
+        self._sending: asyncio.Future[str] | None = None
+        """The last submission of comments: done when the agent has started on it, or has not received it."""
+        self._problem = ""
+        """Why the last checkpoint could not be taken; logged once."""
+        self._tasks = BackgroundTasks(logger)
+
+    # The sessions in it.
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._stores)
+
+    def join(self, session: str, store: SessionStore) -> None:
+        for other in self._stores.values():
+            store.shares_review(other)
+        self._stores[session] = store
+
+    def leave(self, session: str) -> None:
+        """The session is removed from the list."""
+        left = self.comments.left
+        self._stores.pop(session, None)
+        if left is not None and left.session == session and left.is_open:
+            with contextlib.suppress(DrawbridgeError, OSError):
+                self.comments.withdraw("")
+        self._expected.pop(session, None)
+        self.set_run(session, None)
+
+    # Their runs.
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is active."""
+        return bool(self._runs or self._expected)
+
+    def has_run(self, session: str) -> bool:
+        return session in self._runs
+
+    def expect(self, session: str, run: str) -> None:
+        """A hook has reported that ``run`` begins: the checkpoint before it is taken now."""
+        self._expected[session] = run
+        self._update()
+
+    def expect_nothing(self, session: str) -> None:
+        """What the hook has reported is processed."""
+        if self._expected.pop(session, None):
+            self._update()
+
+    def set_run(self, session: str, run: str | None) -> None:
+        """The active run of a session, None without one."""
+        if run is None:
+            self._runs.pop(session, None)
+        else:
+            self._runs[session] = run
+        self._update()
+
+    def continue_run(self, session: str, run: str) -> None:
+        """The run was begun before the server was restarted, and is still active."""
+        self._runs[session] = run
+        self._begun[run] = self._is_extended = True
+        self._review.continues()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a tool that may write does not have to wait."""
+        return self._ready.is_set()
+
+    async def ready(self) -> None:
+        """Returns when each active run has its checkpoint, or after ``READY_SECONDS``; then no later call waits either."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+        except TimeoutError:
+            text = "%s: the agent did not wait any longer for the checkpoint before its run, which may contain its first edit"
+            logger.warning(text, self.path)
+            self._ready.set()
+
+    def _active(self) -> list[str]:
+        return list(dict.fromkeys([*self._runs.values(), *self._expected.values()]))
+
+    def _update(self) -> None:
+        if not self._context.limits.checkpoints:
+            return
+        active = self._active()
+        if not all(run in self._begun for run in active):
+            self._ready.clear()
+        elif all(run in active for run in self._begun):
+            return
+        if not self._is_working:
+            self._is_working = True
+            self._tasks.start(self._follow(), f"{self.path}: checkpoints", lambda _: self._stopped())
+
+    def _stopped(self) -> None:
+        """Nobody waits for a checkpoint that an unexpected error has prevented."""
+        self._is_working = False
+        self._ready.set()
+
+    async def _follow(self) -> None:
+        """Takes the checkpoints that are due."""
+        while True:
+            active = self._active()
+            ended = next((run for run in self._begun if run not in active), None)
+            new = next((run for run in active if run not in self._begun), None)
+            if ended is not None:
+                if self._begun.pop(ended) or self._is_extended:
+                    await self._checkpoint(ended, "after")
+            elif new is not None:
+                self._begun[new] = True
+                self._begun[new] = await self._checkpoint(new, "before")
+            else:
+                return self._stopped()
+
+    async def _checkpoint(self, run: str, when: When) -> bool:
+        """Whether it was taken."""
+        problem = await asyncio.to_thread(self._context.places.problem, self.path)
+        try:
+            if problem is None:
+                await self._prepare()
+                begin = self.checkpoints.begin(run) if when == "before" else self.checkpoints.take(run, when)
+                taken = await begin
+                self._problem = ""
+                return taken
+        except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
+            problem = str(error)
+        if problem != self._problem:
+            self._problem = problem
+            logger.warning("%s: no checkpoint %s %s: %s", self.path, when, run, problem)
+        return False
+
+    async def _prepare(self) -> None:
+        """Makes the folder. Raises ``NotPrivate`` or OSError."""
+        if self._removing is not None:
+            await asyncio.wait([self._removing])
+        await asyncio.to_thread(self._make_folder)
+        await asyncio.to_thread(self.comments.load)
+
+    def _make_folder(self) -> None:
+        """Blocking. Raises ``NotPrivate`` or OSError."""
+        if not (self.folder / PATH).exists():
+            make_private_directory(str(self.folder))
+            write_private(str(self.folder / PATH), str(self.path).encode(errors="surrogateescape"))
+
+    # The review.
+
+    async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
+        """A checkpoint was stored. While another run is active, what changes is still an agent's."""
+        if when == "after" and self.busy:
+            return
+        if await self._reviewing.extend(git, run_id, when, commit):
+            self._is_extended = when == "before"
+
+    async def review(self, session: str) -> Answer[ReviewReply]:
+        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        await self._prepare()
+        return await self._reviewing.get(session)
+
+    async def image(self, blob: str, largest: int) -> bytes:
+        """A version of an image that the review shows. Raises as ``Reviewing.image`` does."""
+        return await self._reviewing.image(blob, largest)
+
+    async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+        """Decides a part of the review, in the name of ``session``. During a run, hunks can only be kept. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        async with self._deciding:
+            await self._prepare()
+            return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
+
+    def _check_at_rest(self) -> None:
+        if self.busy:
+            raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
+
+    # Its comments.
+
+    async def comment(
+        self, command: commands.ReviewComment, asker: Subscriber, session: str
+    ) -> Answer[messages.ReviewCommented]:
+        """As ``Session.comment``. What is on its way to an agent can't be changed."""
+        await self._prepare()
+        await self.sent()
+        return await self._reviewing.commenting.comment(command, session, asker)
+
+    async def sent(self) -> None:
+        """Returns when no comments are on their way to an agent."""
+        while self._sending is not None and not self._sending.done():
+            await asyncio.wait([self._sending])
+
+    async def placed(self, drafts: str) -> Placed:
+        """As ``Reviewing.placed``."""
+        await self._prepare()
+        return await self._reviewing.placed(drafts)
+
+    def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, messages.Submission]:
+        """As ``Commenting.submission``."""
+        return self._reviewing.commenting.submission(placed, drafts, text)
+
+    def sends(self, sending: asyncio.Future[str]) -> None:
+        """A prompt of the comments is on its way. ``sending``: until then."""
+        self._sending = sending
+
+    async def withdraw_comments(self, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+        """Makes drafts of the comments that wait for an agent. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``,
+        ``GitFailed`` or OSError."""
+        await self._prepare()
+        left = self.comments.left
+        if left is None or not left.is_open:
+            raise ClientError("COMMENT_GONE", "No comments wait for the agent. Nothing was changed.")
+        if left.state == "given":
+            raise ClientError("COMMENT_GONE", "The comments are on their way to the agent. Nothing was changed.")
+        self.comments.withdraw(asker.name)
+        return await self._reviewing.get(session)
+
+    def submitted(self, review: messages.Submission, run: str, by: str) -> None:
+        """An agent starts on a prompt with these comments."""
+        self.comments.send(review, run, by)
+
+    # Its end.
+
+    async def close(self) -> None:
+        """Ends what is being done; a decision is completed, and a checkpoint has ``CLOSE_SECONDS``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._tasks.wait()
+                await self.checkpoints.stored()
+        await self._tasks.close()
+        await self.checkpoints.close()
+        async with self._deciding:
+            pass
+
+    async def remove(self) -> None:
+        """Removes the checkpoints and the review. A failure is logged: the repository may be gone."""
+        await self.close()
+        if self._removing is not None:
+            await asyncio.wait([self._removing])
+        if not await asyncio.to_thread(self.folder.exists):
+            return
+        try:
+            if await asyncio.to_thread(self._context.places.problem, self.path) is None:
+                await self.checkpoints.remove()
+        except (GitFailed, NoCheckpoint, OSError) as error:
+            logger.warning("the checkpoints in %s are still in its repository: %s", self.path, error)
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+
+class Directories:
+    """The directories of all terminal sessions."""
+
+    def __init__(self, data: Path, context: Context) -> None:
+        self._folder = data / "directories"
+        self._context = context
+        self._directories: dict[Path, ReviewedDirectory] = {}
+        self._removals = BackgroundTasks(logger)
+        self._removing: dict[str, asyncio.Task[None]] = {}
+        """The latest removal of what is in a folder, by its name."""
+
+    def of(self, path: Path) -> ReviewedDirectory:
+        """The one that ``path`` leads to. It has to be joined before anything else happens."""
+        path = Path(os.path.realpath(path))
+        found = self._directories.get(path)
+        if found is None:
+            folder = self._folder / _id(path)
+            removing = self._removing.get(folder.name)
+            found = self._directories[path] = ReviewedDirectory(path, folder, self._context, removing)
+        return found
+
+    def leave(self, directory: ReviewedDirectory, session: str) -> None:
+        """A session is removed from the list; what belongs to its directory is removed with the last one."""
+        directory.leave(session)
+        if not directory.is_used and self._directories.get(directory.path) is directory:
+            del self._directories[directory.path]
+            self._remove(directory)
+
+    def _remove(self, directory: ReviewedDirectory) -> None:
+        what = f"{directory.path}: removing its checkpoints"
+        self._removing[directory.folder.name] = self._removals.start(directory.remove(), what)
+
+    def remove_unused(self) -> None:
+        """Removes what belongs to directories without a session. Blocking, for as long as it takes to list them."""
+        make_private_directory(str(self._folder))
+        used = {directory.folder.name for directory in self._directories.values()}
+        for folder in sorted(self._folder.iterdir()):
+            if folder.name in used:
+                continue
+            try:
+                path = Path((folder / PATH).read_bytes().decode(errors="surrogateescape"))
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                self._remove(ReviewedDirectory(path, folder, self._context))
+
+    async def close(self) -> None:
+        """The server shuts down."""
+        await self._removals.wait()
+        await asyncio.gather(*(directory.close() for directory in self._directories.values()))
+
+
+def _id(path: Path) -> str:
+    return f"dir_{blake2b(str(path).encode(errors='surrogateescape'), digest_size=8).hexdigest()}"

@@ -1,0 +1,165 @@
+"""The reviews of runs in editors: a bridge requests, decides and comments with the commands of clients, in the name of its
+editor."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.editors import Editor, Person
+from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.sessions.session import Session, Sessions
+
+logger = logging.getLogger("drawbridge.server")
+
+NO_SESSION = "No agent has worked in this directory yet: the server has no session of it, and so nothing to review."
+
+FAILED = "The server failed. Its log has the reason."
+
+
+class ReviewCommands(Protocol):
+    """The server's core."""
+
+    all_sessions: Sessions
+
+    async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]: ...
+
+    async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]: ...
+
+    async def review_comment(
+        self, command: commands.ReviewComment, client: Subscriber
+    ) -> Answer[messages.ReviewCommented]: ...
+
+    async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]: ...
+
+
+class EditorReviews:
+    """Answers each request in a task of its own: git takes its time, and proposals do not wait for it."""
+
+    def __init__(self, commands: ReviewCommands) -> None:
+        self._commands = commands
+        self._tasks = BackgroundTasks(logger)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def handle(self, editor: Editor, line: wire.ReviewLine) -> None:
+        failed = wire.ReviewAnswer(id=line.id, code="INTERNAL", text=FAILED)
+        self._tasks.start(self._answer(editor, line), "a review for an editor", lambda _: editor.send(failed))
+
+    def list_reviews(self, editor: Editor, line: wire.ReviewListRequest) -> None:
+        folders = [_real(folder) for folder in editor.about.folders] if editor.about else []
+        seen, found = set[int](), list[str]()
+        for session in self._commands.all_sessions:
+            place = _real(session.path)
+            is_near = any(place.is_relative_to(folder) or folder.is_relative_to(place) for folder in folders)
+            if is_near and id(session.checkpoints) not in seen:
+                seen.add(id(session.checkpoints))
+                found.append(session.id)
+        editor.send(wire.ReviewList(line.id, tuple(found)))
+
+    async def _answer(self, editor: Editor, line: wire.ReviewLine) -> None:
+        person = Person(editor.about.editor if editor.about else "an editor")
+        try:
+            if isinstance(line, wire.ReviewRequest) and not line.project:
+                session, found = await self._found(line, person)
+            else:
+                session = self._commands.all_sessions.get(line.project)
+                found = await self._done(session, line, person)
+        except ClientError as error:
+            details = Raw(msgspec.json.encode(error.details))
+            editor.send(wire.ReviewAnswer(id=line.id, code=error.code, text=error.text, details=details))
+        else:
+            review = Raw(msgspec.json.encode(found.data))
+            editor.send(
+                wire.ReviewAnswer(id=line.id, project=session.id, directory=str(_real(session.path)), review=review)
+            )
+
+    async def _done(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review]:
+        """The review after that."""
+        match line:
+            case wire.ReviewDecision():
+                return await self._commands.review_decide(_decision(line), person)
+            case wire.ReviewComment():
+                await self._commands.review_comment(_comment(line), person)
+            case wire.ReviewSubmission():
+                command = commands.ReviewSubmit(
+                    project_id=line.project, request_id=line.id, drafts=line.drafts, text=line.text
+                )
+                accepted = await self._commands.review_submit(command, person)
+                if accepted.then is not None:
+                    accepted.then()  # an editor receives no events of the run, so that it need not wait for the reply
+            case wire.ReviewRequest():
+                pass
+        return await self._review_of(session, person)
+
+    async def _review_of(self, session: Session, person: Person) -> Answer[replies.Review]:
+        return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)
+
+    async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
+        """The first open review, else the first one. Raises ``ClientError`` if there is none."""
+        first: tuple[Session, Answer[replies.Review]] | None = None
+        problem: ClientError | None = None
+        for session in self._candidates(line):
+            try:
+                answer = await self._review_of(session, person)
+            except ClientError as error:
+                problem = problem or error
+                continue
+            if answer.data.files:
+                return session, answer
+            first = first or (session, answer)
+        if first is None:
+            raise problem or ClientError("PROJECT_NOT_FOUND", NO_SESSION)
+        return first
+
+    def _candidates(self, line: wire.ReviewRequest) -> Iterator[Session]:
+        """The sessions in a directory that contains the file, the innermost one first, then those in the editor's directory.
+        Sessions that share a review are there once."""
+        places = [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
+        sessions = [(_real(session.path), session) for session in self._commands.all_sessions]
+        seen = set[int]()
+        for place in dict.fromkeys(places):
+            for directory, session in sessions:
+                if directory == place and id(session.checkpoints) not in seen:
+                    seen.add(id(session.checkpoints))
+                    yield session
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _comment(line: wire.ReviewComment) -> commands.ReviewComment:
+    if line.comment is not None:
+        return commands.ReviewComment(project_id=line.project, comment_id=line.comment, remove=True)
+    return commands.ReviewComment(
+        project_id=line.project,
+        request_id=line.id,
+        path=line.path,
+        line=line.line,
+        end_line=line.end_line,
+        quote=line.quote,
+        text=line.text,
+    )
+
+
+def _decision(line: wire.ReviewDecision) -> commands.ReviewDecide:
+    return commands.ReviewDecide(
+        project_id=line.project,
+        decision=line.decision,
+        hunks=(line.hunk,) if line.hunk is not None else (),
+        files=(line.file,) if line.file is not None else (),
+        all=line.all,
+        version=line.version or None,
+    )

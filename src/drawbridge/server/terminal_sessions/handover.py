@@ -1,0 +1,178 @@
+"""Comments that are left with a terminal session: its agent gets them when it stops, or with the person's next prompt.
+
+A hook of the agent hands them over, as context of its answer (measured on 2.1.329). They are stored as handed over before the
+hook gets them, and the hook reports that it has received them: without that, they wait for the next one. What the agent
+itself has recorded confirms that they have arrived.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from drawbridge.agents.claude import transcript
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server.events import PromptAccepted
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer, Submission, Subscriber
+from drawbridge.server.protocol.replies import Accepted
+from drawbridge.server.terminal_sessions.hook_events import TASK_ENDED, HookEvent
+from drawbridge.server.terminal_sessions.prompts import ABOVE, letters
+from drawbridge.server.terminal_sessions.shared_comments import Left, Release, SharedComments
+
+logger = logging.getLogger("drawbridge.server")
+
+LONGEST: Final = 9_000
+"""Characters of what is handed over: Claude Code moves more than 10,000 to a file (2.1.329), and the guard adds its own
+context."""
+
+TOO_LONG: Final = (
+    f"Comments of more than {LONGEST:,} characters can't be handed over to an agent in a terminal. Nothing was sent. "
+    "Remove some."
+)
+
+WAITS: Final = (
+    "Other comments wait for an agent in this directory. Nothing was sent. Withdraw them to send all of them together."
+)
+
+HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
+
+
+class Receiver(Protocol):
+    """What ``Handover`` uses of its ``TerminalSession``, which is above it."""
+
+    id: str
+
+    def is_working_on(self, turn: str) -> bool:
+        """Whether this is the agent's current turn."""
+        ...
+
+    def within_limits(self, mode: str | None) -> bool:
+        """Whether a client might have started the agent in this mode. Raises ``ClientError`` with the reason."""
+        ...
+
+
+class Handover:
+    """What is left with one session. ``comments``: those of its directory, which store it."""
+
+    def __init__(self, session: Receiver, comments: SharedComments) -> None:
+        self._session = session
+        self._comments = comments
+
+    @property
+    def _left(self) -> Left | None:
+        left = self._comments.left
+        return left if left is not None and left.session == self._session.id else None
+
+    def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
+        """The reply to a request that was made before, while its comments wait."""
+        left = self._left
+        if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):
+            return None
+        return self._accepted() if left.is_open else None
+
+    def _accepted(self) -> Answer[Accepted]:
+        return Answer(type="accepted", project_id=self._session.id, data=Accepted("", 0, waiting=True))
+
+    def leave(
+        self, prompt: str, review: Submission, asker: Subscriber, request_id: str | None, allowed: Callable[[], bool]
+    ) -> Answer[Accepted]:
+        """Leaves a prompt of these comments with the session. Raises ``ClientError`` or ``NotPrivate``; nothing has changed
+        then."""
+        if len(prompt) > LONGEST:
+            raise ClientError("NOT_SUPPORTED", TOO_LONG)
+        if not allowed():
+            raise ClientError("PERMISSION_DENIED", ABOVE)
+        known = self._comments.left
+        if known is not None and known.is_open:
+            raise ClientError("PROCESS_ACTIVE", WAITS)
+        left = Left(self._session.id, prompt.strip(), asker.name, review, request_id)
+        self._comments.put(left, "waiting", asker.name)
+        return self._accepted()
+
+    def load(self) -> None:
+        """Reads what is left, if that was not done. Blocking. An error is logged: nothing is handed over then."""
+        try:
+            self._comments.load()
+        except OSError as error:
+            logger.error("%s: what is left with it can't be read: %s", self._session.id, error)
+
+    def give(self, event: HookEvent) -> Left | None:
+        """What the hook of this event is to hand over; ``received`` has to follow. None: nothing."""
+        left = self._left
+        if left is None or left.state != "waiting":
+            self._comments.unmark(self._session.id)  # of a server that was killed
+            return None
+        stops = event.hook_event_name == "Stop"
+        if not stops and (event.hook_event_name not in HANDS_OVER or not self._begins(event)):
+            return None
+        if not self._is_allowed(event.permission_mode):
+            self._release("refused")
+            return None
+        run = f"turn_{uuid.uuid4().hex[:16]}" if stops else event.prompt_id
+        given = msgspec.structs.replace(left, state="given", run=run, turn=event.prompt_id)
+        try:
+            self._comments.put(given)
+        except DrawbridgeError as error:
+            logger.error("%s: its comments can't be handed over: %s", self._session.id, error)
+            return None
+        return given
+
+    def _begins(self, event: HookEvent) -> bool:
+        """Whether a person's prompt begins a turn. One that is typed while the agent works may be taken with the result of a
+        tool, in the middle of a run."""
+        is_new = event.prompt_id and not self._session.is_working_on(event.prompt_id)
+        return bool(is_new) and not event.prompt.startswith(TASK_ENDED)
+
+    def _is_allowed(self, mode: str | None) -> bool:
+        try:
+            return self._session.within_limits(mode)
+        except ClientError:
+            return False
+
+    def received(self, given: Left, *, received: bool) -> bool:
+        """Whether the hook has received it. Otherwise it waits for the next one."""
+        if not received and self._left == given:
+            try:
+                self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))
+            except DrawbridgeError as error:
+                logger.error("%s: %s", self._session.id, error)
+        return received
+
+    def confirmed(self, entry: transcript.Context) -> Left | None:
+        """What the agent's record shows to have arrived; None if this is something else."""
+        left = self._left
+        if left is None or not left.run:
+            return None
+        return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
+
+    def record(self, left: Left, entry: transcript.Context) -> PromptAccepted:
+        """The prompt as the history keeps it."""
+        return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
+
+    def settle(self) -> None:
+        """The agent's record was read as far as it goes, and it continues: what the record does not show may not have
+        arrived."""
+        left = self._left
+        if left is not None and left.state == "given":
+            self._release("unsure")
+
+    def end(self) -> None:
+        """The session has ended."""
+        left = self._left
+        if left is not None and left.is_open:
+            self._release("ended" if left.state == "waiting" else "unsure")
+
+    def _release(self, state: Release) -> None:
+        """They are drafts again."""
+        left = self._left
+        if left is None:
+            return
+        try:
+            self._comments.put(msgspec.structs.replace(left, state=state), "draft")
+        except DrawbridgeError as error:
+            logger.error("%s: its comments still wait: %s", self._session.id, error)

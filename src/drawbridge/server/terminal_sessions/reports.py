@@ -1,0 +1,195 @@
+"""What is reported about a terminal session: by hooks, and by the conversation's file, in the right order; and its agent's
+process, whose end nothing reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from drawbridge.agents.claude import start_mode, transcript
+from drawbridge.agents.claude.sessions import title_of
+from drawbridge.core.private_files import process_alive
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
+
+logger = logging.getLogger("drawbridge.server")
+
+WORKING_SECONDS: Final = 0.3
+RESTING_SECONDS: Final = 3.0
+"""Seconds between two looks at a conversation's file and at the agent's process, while no hook reports anything."""
+
+RECORD_SECONDS: Final = 3.0
+"""Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
+
+LOOKS: Final = 3
+"""How often the process is checked before the successor of a session that was moved to the background must have reported."""
+
+
+class Reports:
+    """The reports about one session, which are processed in the order of their arrival, each after what the conversation's file
+    contains by then; and whether the agent is still there, which no hook reports.
+    """
+
+    def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
+        """``beginning_with``: the id of the terminal session whose agent's own id begins so."""
+        self.session = session
+        self._beginning_with = beginning_with
+        self._moved = ("", 0)
+        """Where the conversation was moved to, and how often that was seen."""
+        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._call: Callable[[], None] | None = None
+        """The next call, once what is before it in the file was read."""
+        self._file: TranscriptFile | None = None
+        self._seen = False
+        self._finding: asyncio.Task[None] | None = None
+        """The search for the mode in which the agent's process was started."""
+        self._tasks = BackgroundTasks(logger)
+        self._open_file()
+        self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
+
+    def add(self, call: Callable[[], None], text: str = "") -> None:
+        """Calls it in its turn, and if possible after ``text`` of the agent, which its record may not contain yet."""
+        self._calls.put_nowait((call, text))
+
+    def set_process(self, pid: int, path: str, *, background: bool) -> None:
+        """The agent's process and the path of its transcript, as a hook has reported them."""
+        if self.session.hosted_by(pid, path, background=background):
+            self._open_file()
+            self.session.save()
+
+    def find_mode(self) -> None:
+        """Finds out in which mode the agent was started: it reports that only with its first prompt."""
+        if self.session.pid is not None:
+            finding = self._find_mode(self.session.pid)
+            self._finding = self._tasks.start(finding, f"{self.session.id}: finding its permission mode")
+
+    async def _find_mode(self, pid: int) -> None:
+        mode = await asyncio.to_thread(start_mode.of_process, pid, self.session.path)
+        if self.session.pid == pid:
+            self.session.started_in(mode)
+
+    async def processed(self) -> None:
+        """Returns when all reports until now were processed, or the session is closed."""
+        done = asyncio.get_running_loop().create_future()
+        self.add(lambda: done.set_result(None))
+        await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
+        if self._finding is not None:
+            await asyncio.wait([self._finding])
+
+    def _open_file(self) -> None:
+        if self._file is not None or not self.session.facts.transcript:
+            return
+        session_id = self.session.data.memory.session_id
+        try:
+            path = checked(self.session.facts.transcript, session_id)
+        except NotItsFile:
+            logger.warning(
+                "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
+            )
+            return
+        after = self._last_entry()
+        self._seen = bool(after)
+        self._file = TranscriptFile(path, after)
+
+    def _last_entry(self) -> str:
+        page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
+        for record in reversed(page.records):
+            if place := transcript.place(record.line):
+                return place
+        return ""
+
+    async def _follow(self) -> None:
+        while True:
+            seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
+            try:
+                async with asyncio.timeout(None if self.session.ended else seconds):
+                    call, text = await self._calls.get()
+            except TimeoutError:
+                call, text = self._look, ""
+            self._call = call
+            try:
+                await self._read_until(text)
+            except Exception:
+                logger.exception("%s: internal error", self.session.id)
+            self._do(call)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._call = None
+        try:
+            call()
+        except Exception:  # this session may be shown wrongly; the others are not concerned
+            logger.exception("%s: internal error", self.session.id)
+
+    def _look(self) -> None:
+        """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
+        session = self.session
+        if session.pid is None or session.ended:
+            return
+        if not process_alive(session.pid):
+            session.end()
+            session.save()
+            return
+        session.tick()
+        if self._file is not None and not session.in_background and session.resting:
+            self._look_for_successor(session.pid)
+
+    def _look_for_successor(self, pid: int) -> None:
+        job = moved_to(self.session.facts.transcript, self.session.data.memory.session_id, pid)
+        former, looks = self._moved
+        if job is None or (job == former and looks > LOOKS):
+            return
+        self._moved = (job, looks + 1 if job == former else 1)
+        successor = self._beginning_with(job)
+        if successor is not None or self._moved[1] > LOOKS:
+            self._moved = (job, LOOKS + 1)
+            self.session.move(successor)
+
+    async def _read_until(self, text: str) -> None:
+        """Reads all lines; the CLI writes them a moment after it has shown them."""
+        until = time.monotonic() + RECORD_SECONDS
+        await self._read()
+        while text and self._file is not None and self.session.last_text.strip() != text.strip():
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(RECORD_SECONDS / 20)
+            await self._read()
+
+    async def _read(self) -> None:
+        await self.session.look_back()
+        more = self._file is not None
+        if more and not self.session.memory.title:
+            # Of a long conversation only the end is read.
+            title = await asyncio.to_thread(title_of, Path(self.session.facts.transcript))
+            self.session.learn_title(title or "")
+        while more and self._file is not None:
+            try:
+                lines, more = await asyncio.to_thread(self._file.read)
+            except OSError as error:
+                logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
+                self._file = None
+                return
+            for line in lines:
+                if entry := transcript.entry(line, self.session.data.memory.session_id):
+                    self.session.add_entry(entry, quiet=not self._seen)
+                self.session.add_report(line)
+            if lines:
+                self.session.publish_reports()
+        self._seen = True
+
+    def process_all(self) -> None:
+        """Makes all calls now, without reading what is before them in the file."""
+        if self._call is not None:
+            self._do(self._call)
+        while not self._calls.empty():
+            self._do(self._calls.get_nowait()[0])
+
+    def close(self) -> asyncio.Task[None]:
+        """Processes nothing from now on. Returns the task, which ends soon."""
+        self._tasks.cancel()
+        return self._task

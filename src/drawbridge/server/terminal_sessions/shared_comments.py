@@ -1,0 +1,194 @@
+"""The comments on the review of a directory, which all terminal sessions in it share: a file in the server's folder of it.
+
+The histories of the sessions have the records, each that of the session for which a client has asked. The file decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.private_files import remove_quietly, write_private
+from drawbridge.server.protocol.client_errors import no_project
+from drawbridge.server.protocol.messages import ReviewCommented, Submission, Subscriber
+from drawbridge.server.protocol.replies import Handover
+from drawbridge.server.reviews import remembered
+from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.sessions.session import TERMINAL_PREFIX, SessionStore
+from drawbridge.transport import private_socket
+
+logger = logging.getLogger("drawbridge.server")
+
+NAME: Final = "comments.json"
+
+
+WAITING: Final = ".waiting"
+"""The ending of the file by which a hook knows that something waits for its session (``guard.report``)."""
+
+Release: TypeAlias = Literal["unsure", "ended", "refused"]
+
+
+class Left(Struct, frozen=True):
+    """Comments that are left with the session ``session``, as the prompt ``text`` of ``by``.
+
+    ``state`` as in ``Handover``. ``run``: the one that begins with them, once a hook has been given them; ``turn``: the agent's
+    own id of it.
+    """
+
+    session: str
+    text: str
+    by: str
+    review: Submission
+    request_id: str | None = None
+    state: Literal["waiting", "given"] | Release = "waiting"
+    run: str = ""
+    turn: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the agent may still get them."""
+        return self.state in ("waiting", "given")
+
+
+class _File(Struct):
+    """``changes``: how often anything has changed, so that a draft differs from one that was removed before. ``left``: the
+    latest comments that were left with a session."""
+
+    changes: int = 0
+    comments: dict[str, Remembered] = {}
+    left: Left | None = None
+
+
+class SharedComments:
+    """``path``: of the file. ``stores``: those of the sessions, by their ids."""
+
+    def __init__(self, path: Path, stores: Mapping[str, SessionStore]) -> None:
+        self._path = path
+        self._stores = stores
+        self._file: _File | None = None
+
+    @property
+    def known(self) -> Mapping[str, Remembered]:
+        """Raises OSError if the file can't be read now."""
+        return self.load().comments
+
+    @property
+    def left(self) -> Left | None:
+        """The comments that were left with a session last, until they have arrived or were withdrawn. None as long as the file
+        is not loaded."""
+        return None if self._file is None else self._file.left
+
+    @property
+    def handover(self) -> Handover | None:
+        """The same for clients, as long as any of them is not sent."""
+        left = self.left
+        if left is None or not self._unsent(left.review):
+            return None
+        return Handover(project_id=left.session, by=left.by, prompt=left.text, state=left.state)
+
+    def _unsent(self, review: Submission) -> list[str]:
+        """The ids of those that the agent has not got."""
+        known = self.known
+        return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
+
+    def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
+        """Stores what is left with a session. ``state``: what its comments are from now on, by ``by``; None: as they were.
+        Raises ``NotPrivate`` or OSError; nothing has changed then."""
+        if left.state == "waiting":
+            write_private(_mark(left.session), b"")
+        self._put(left, left, state, by)
+        if left.state != "waiting":
+            self.unmark(left.session)
+
+    def withdraw(self, by: str) -> None:
+        """What is left with a session is drafts again. Raises ``NotPrivate`` or OSError."""
+        left = self.left
+        if left is not None:
+            self._put(None, left, "draft", by)
+            self.unmark(left.session)
+
+    def _put(self, left: Left | None, about: Left, state: Literal["draft", "waiting"] | None, by: str) -> None:
+        file = msgspec.structs.replace(self._copy(), left=left)
+        changed = self._unsent(about.review) if state is not None else []
+        for id in changed:
+            file.comments[id] = file.comments[id].now(state=state)
+        self._store(file)
+        self._announce(changed, by)
+
+    def unmark(self, session: str) -> None:
+        """Nothing waits for this session."""
+        remove_quietly(_mark(session))
+
+    def load(self) -> _File:
+        """Reads the file, if that was not done. Blocking. Raises OSError."""
+        if self._file is None:
+            try:
+                self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            except FileNotFoundError:
+                self._file = _File()
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                logger.error("the comments in %s are damaged (%s); they were removed", self._path, error)
+                self._file = _File()
+        return self._file
+
+    def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
+        own = self._stores.get(session)
+        if own is None:  # it was removed from the list
+            raise no_project()
+        own.check_there()
+        file = self._copy()
+        remembered.change(file.comments, event.comment_id, event.comment, file.changes)
+        self._store(file)
+        recorded = own.record(event, asker)
+        for store in self._stores.values():
+            if store is not own:
+                store.announce(event)
+        return recorded
+
+    def send(self, review: Submission, run_id: str, by: str) -> None:
+        """The agent has started on the prompt with these comments, unless that is known. A failure is logged: the agent has
+        them."""
+        try:
+            file = self._copy()
+        except OSError as error:
+            logger.error("comments that were sent with %s are still drafts: %s", run_id, error)
+            return
+        drafts = self._unsent(review)
+        if not drafts:
+            return
+        if file.left is not None and file.left.review == review:
+            file = msgspec.structs.replace(file, left=None)
+        remembered.send(file.comments, drafts, run_id, begun=True)
+        try:
+            self._store(file)
+        except DrawbridgeError as error:
+            logger.error("comments that were sent with %s will be drafts after a restart: %s", run_id, error)
+            self._file = file
+        self._announce(drafts, by)
+
+    def _announce(self, ids: Iterable[str], by: str) -> None:
+        for id in ids:
+            for store in self._stores.values():
+                store.announce(ReviewCommented(comment_id=id, by=by, comment=self.known[id].comment))
+
+    def _copy(self) -> _File:
+        """For the next change."""
+        file = self.load()
+        return _File(file.changes + 1, dict(file.comments), file.left)
+
+    def _store(self, file: _File) -> None:
+        """Raises ``NotPrivate``; nothing has changed then."""
+        write_private(str(self._path), msgspec.json.encode(file), synced=True)
+        self._file = file
+
+
+def _mark(session: str) -> str:
+    """The path of the file that the hooks of this session look for."""
+    return os.path.join(private_socket.directory(), f"{session.removeprefix(TERMINAL_PREFIX)}{WAITING}")

@@ -1,0 +1,319 @@
+"""A review in the words of every client: its files and hunks, and why a decision was refused. Pure.
+
+The page has the same words (``web/src/review``); a test checks that both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from drawbridge.text.counts import counted
+
+NOTHING: Final = "Nothing to review"
+WORKING: Final = "The agent is working. Until it has finished, changes can be kept, but not undone or edited."
+
+Decision: TypeAlias = Literal["keep", "undo"]
+File: TypeAlias = Mapping[str, Any]
+"""A ``ReviewFile`` of the protocol."""
+
+Hunk: TypeAlias = Mapping[str, Any]
+"""A ``ReviewHunk`` of the protocol."""
+
+VERBS: Final = {"keep": "Keep", "undo": "Undo"}
+DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
+ASIDE: Final = {"mode": "File mode", "name": "File name"}
+"""The kinds of hunks that have no lines, and their titles."""
+MODES: Final = {
+    "100644": "a regular file",
+    "100755": "an executable file",
+    "120000": "a symbolic link",
+    "160000": "a submodule",
+}
+
+
+class Numbers(NamedTuple):
+    """How much there is to decide. Nothing is open if ``files`` is 0."""
+
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+
+    @property
+    def words(self) -> str:
+        return f"{counted(self.files, 'file')} +{self.added} −{self.removed}"
+
+
+def numbers(review: Mapping[str, Any]) -> Numbers:
+    """Of a ``review`` as the server sends it."""
+    files = review["files"]
+    sums = (sum(file[name] for file in files) for name in ("added", "removed"))
+    return Numbers(len(files) + review["more"], *sums)
+
+
+def lines_of(text: str) -> list[str]:
+    """Only a line feed ends a line."""
+    found = text.split("\n")
+    if not found[-1]:
+        found.pop()
+    return found
+
+
+def end_words(removed: str, added: str) -> str:
+    """A change of the last line's end; empty without one."""
+    ends = removed.endswith("\n"), added.endswith("\n")
+    if not removed or not added or ends[0] == ends[1]:
+        return ""
+    return "Newline added at end of file." if ends[1] else "No newline at end of file."
+
+
+def title(hunk: Hunk) -> str:
+    """Where the hunk is."""
+    if hunk["kind"] in ASIDE:
+        return ASIDE[hunk["kind"]]
+    if hunk["kind"] == "file":
+        return "Whole file"
+    side, start = ("added", "new_start") if hunk["added"] else ("removed", "old_start")
+    first, count = int(hunk[start]), len(lines_of(hunk[side]))
+    lines = f"Line {first}" if count == 1 else f"Lines {first}–{first + count - 1}"
+    return lines if hunk["added"] else f"{lines} (removed)"
+
+
+def file_words(file: File) -> str:
+    """The label beside a file's path: "new", "renamed", "deleted" or "binary"."""
+    change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
+    tags = [change, "binary" if file.get("binary") else ""]
+    return " · ".join(filter(None, tags))
+
+
+def words(file: File, hunk: Hunk | None) -> str:
+    """What is not in the lines of a part; empty if there is nothing to add."""
+    old, new = file["old_mode"], file["new_mode"]
+    if hunk is None:
+        return "The changes to this file are too large to show here."
+    if hunk["kind"] == "mode":
+        if (old, new) == ("100644", "100755"):
+            return "The file was made executable."
+        if (old, new) == ("100755", "100644"):
+            return "The file is not executable any more."
+        return f"The file was {_mode(old)}, and is {_mode(new)} now."
+    if hunk["kind"] == "name":
+        return f"The file was renamed from {file['old_path']}."
+    if hunk["kind"] != "file":
+        return ""
+    content = "Its content is not shown: it is not text, or it is too large to compare." if file.get("binary") else ""
+    return f"{_whole_file(file)} {content or ('' if hunk['removed'] or hunk['added'] else 'It is empty.')}".rstrip()
+
+
+def _whole_file(file: File) -> str:
+    old, new = file["old_mode"], file["new_mode"]
+    if file["change"] == "added":
+        return "This is a new file." if new == "100644" else f"This is a new file: {_mode(new)}."
+    if file["change"] == "deleted":
+        return "This file was deleted." if old == "100644" else f"This file was deleted; it was {_mode(old)}."
+    if old == new:
+        return "The content of this file was changed."
+    return f"The file was {_mode(old)}, and is {_mode(new)} now."
+
+
+def _mode(mode: str | None) -> str:
+    return MODES.get(mode or "", f"a file with the mode {mode}")
+
+
+def gone_words(by: str | None = None, decision: str | None = None) -> str:
+    """What became of a hunk that is not in the review any more."""
+    if not by:
+        return "This change is not in the review any more: its lines have changed."
+    return f"{by} already {DECIDED.get(decision, 'decided')} this change." if decision else f"{by} decided this change."
+
+
+def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, *, is_hunk: bool) -> str:
+    """Why a decision was refused. ``by``: the name of the person who was first, if that is known."""
+    if code == "REVIEW_CLASH":
+        paths = ", ".join(map(str, details.get("paths") or ())) or "the files"
+        return f"This conflicts with what is at {paths} now. Nothing was changed."
+    if code != "HUNK_GONE":
+        return message
+    if not is_hunk and not details.get("gone"):
+        return "The review has changed since you saw it. Nothing was changed. Read what is new, then decide again."
+    return f"{gone_words(by, details.get('decision'))} Nothing was changed."
+
+
+def changes(count: int) -> str:
+    """ "7 changes" """
+    return counted(count, "change")
+
+
+def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[str, str]:
+    """What is asked before ``count`` hunks are decided at once, and a text below it. ``unseen``: those that were not shown."""
+    text = ""
+    if unseen == count:
+        text = "None of them has been in view in full. "
+    elif unseen:
+        text = f"{unseen} of them {'has' if unseen == 1 else 'have'} not been in view in full. "
+    if decision == "undo":
+        text += "Other changes to the same files stay."
+    return f"{VERBS[decision]} {changes(count)} in {where}?", text.rstrip()
+
+
+def decided_words(decided: Mapping[str, Any]) -> str:
+    """What a person has done to a review, after their name."""
+    about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
+    return f"{DECIDED.get(decided.get('decision') or '', 'decided')} {about}"
+
+
+# Comments and commits.
+
+Comment: TypeAlias = Mapping[str, Any]
+"""A ``ReviewComment`` of the protocol."""
+
+Side: TypeAlias = Literal["new", "old"]
+
+STATES: Final = {"draft": "Draft", "waiting": "Waiting", "sent": "Sent", "resolved": "Resolved"}
+LONGEST_SHORT: Final = 40
+"""Characters of a comment that stand for all of it."""
+
+LONGEST_SUBJECT: Final = 72
+"""Characters of the first line of a commit's message."""
+
+SHORTEST_SUBJECT: Final = 20
+"""Characters that are left at least when a subject is cut at a word."""
+
+CHANGED: Final = "The comments have changed since you saw them. Nothing was sent. Read them, then send them again."
+NOT_AS_SHOWN: Final = (
+    "These lines are not in the review as they were shown. Your comment was not added. Copy it if you still need it."
+)
+NOT_A_DRAFT: Final = "This comment was sent or removed. What you wrote can be added as another comment."
+UNFINISHED: Final = "Add or discard the comment that you are writing first. Nothing was sent."
+MAY_NOT_SEND: Final = "Drafts can be sent on a device that may start runs."
+NO_COMMENTS: Final = "There are no comments."
+AFTER_WORK: Final = "The agent gets them after its current work."
+WAITING: Final = "The agent gets the comments when it stops next, or with the next prompt in its terminal."
+HANDOVERS: Final = {
+    "waiting": WAITING,
+    "given": "The agent is getting the comments.",
+    "unsure": "The agent may have got the comments. Check its terminal before you send them again.",
+    "ended": "The session ended before the agent got the comments. They are drafts again.",
+    "refused": "The agent has more rights now than clients may use, so it did not get the comments. They are drafts again.",
+}
+"""State of a ``Handover`` → what has become of its comments."""
+OUTDATED: Final = "These lines have changed since the comment was written:"
+COMMIT_LOST: Final = (
+    "The connection was lost before the answer came. Once you’re back online, the files that are not committed are listed "
+    "here."
+)
+COMMIT_WORKING: Final = "The agent is working. Until it has finished, nothing can be committed."
+COMMIT_HINT: Final = (
+    "Git on the server’s machine makes the commit, with the name, the hooks and the signing that are configured there."
+)
+NOTHING_LEFT: Final = "Nothing is left to commit."
+NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
+PUSH_HINT: Final = "Git on the server’s machine pushes, with the access and the hooks that are configured there."
+PUSH_LOST: Final = (
+    "The connection was lost before the answer came. Once you’re back online, this shows whether the commits were "
+    "pushed."
+)
+
+
+def state_of(comment: Comment) -> str:
+    """ "draft", "waiting", "sent" or "resolved"; the protocol leaves out the first."""
+    return str(comment.get("state", "draft"))
+
+
+def is_draft(comment: Comment) -> bool:
+    return state_of(comment) == "draft"
+
+
+def lines_words(side: Side, first: int, last: int) -> str:
+    """ "line 5", "lines 5–7 (removed)" """
+    lines = f"line {first}" if first == last else f"lines {first}–{last}"
+    return f"{lines} (removed)" if side == "old" else lines
+
+
+def short_words(comment: Comment) -> str:
+    """The beginning of a comment."""
+    line = comment["text"].partition("\n")[0] or ("a suggestion" if comment.get("suggestion") else "remove these lines")
+    return f"{line[:LONGEST_SHORT]}…" if len(line) > LONGEST_SHORT else line
+
+
+def suggestion_words(suggestion: str) -> str:
+    """What is above a suggested text."""
+    return "Suggested instead:" if suggestion else "Suggested: remove these lines."
+
+
+def suggested_field(quote: str) -> str:
+    """What the field for a suggestion contains for these lines."""
+    return quote.replace("\r\n", "\n").removesuffix("\n")
+
+
+def suggested_text(quote: str, field: str) -> str:
+    """What is sent for the text in that field: whole lines; nothing removes the lines."""
+    if not field:
+        return ""
+    text = f"{field}\n"
+    return text.replace("\n", "\r\n") if quote.count("\r\n") * 2 > quote.count("\n") else text
+
+
+def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
+    """A hunk that answers a comment on the file ``of``."""
+    return (title(hunk) if hunk is not None else "Whole file") + ("" if path == of else f" of {path}")
+
+
+def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
+    """``position``: of the prompt in the queue; 0 if its run begins at once. ``waiting``: until the agent of a terminal session
+    stops."""
+    if waiting:
+        return f"Waiting: {counted(count, 'comment')}. {WAITING}"
+    sent = f"Sent {counted(count, 'comment')}."
+    return f"{sent} {AFTER_WORK}" if position > 0 else sent
+
+
+def subject_of(prompt: str) -> str:
+    """The first line of a commit's message, as the person could have written it: that of a prompt, cut at a word."""
+    line = prompt.strip().split("\n")[0].strip()
+    if len(line) <= LONGEST_SUBJECT:
+        return line
+    cut = line[:LONGEST_SUBJECT]
+    space = cut.rfind(" ")
+    return cut[:space] if space > SHORTEST_SUBJECT else cut
+
+
+def committed_words(committed: Mapping[str, Any]) -> str:
+    """What a commit has become. ``committed``: a ``ReviewCommitted`` of the protocol."""
+    branch = f"{'the new branch ' if committed.get('created') else ''}{committed['branch']}"
+    return f"Committed {counted(len(committed['files']), 'file')} on {branch} as {committed['commit'][:10]}."
+
+
+def push_words(offer: Mapping[str, Any]) -> str:
+    """What would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
+    ahead, where = offer.get("ahead"), f"{offer.get('branch', '')} to {offer.get('remote', '')}"
+    if ahead == 0:
+        return f"There is nothing new to push from {where}."
+    return f"Push {where}" + (f": {counted(ahead, 'commit')}." if ahead else ", where it is a new branch.")
+
+
+def pushed_words(pushed: Mapping[str, Any]) -> str:
+    """What a push has become. ``pushed``: a ``ReviewPushed`` of the protocol."""
+    words = [f"Pushed {pushed['branch']} to {pushed['remote']}."]
+    if pushed.get("problem"):
+        words.append(f"{pushed['problem']}.")
+    return " ".join(words) + (f"\n{pushed['pull_request']}" if pushed.get("pull_request") else "")
+
+
+def request_name(program: str) -> str:
+    """What this program creates."""
+    return "merge request" if program == "glab" else "pull request"
+
+
+def create_words(program: str) -> str:
+    return f"Create a {request_name(program)} with {program}"
+
+
+def no_request_words(reason: str) -> str:
+    return f"No pull request can be created: {reason}."
+
+
+def not_committed_words(message: str, details: Mapping[str, Any]) -> str:
+    """The reason of a refusal, with the files that it is about."""
+    paths = details.get("paths")
+    return f"{message} Files: {', '.join(map(str, paths))}." if isinstance(paths, list) and paths else message

@@ -1,0 +1,326 @@
+"""The windows for comments on a review: the fields in which one is written, and the list of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from drawbridge.text import review_words
+from drawbridge.text.review_words import Comment, lines_of
+from drawbridge.tui import answers
+from drawbridge.tui.commenting import Commenting
+from drawbridge.tui.dialogs import ConfirmDialog
+from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.review_comments import Card, Writing
+from drawbridge.tui.wording import block, one_line
+
+CAN_RESOLVE: Final = ("sent", "resolved")
+"""The states of comments that the agent has received."""
+
+LOW: Final = 24
+"""Lines of a screen below which there are no empty ones between the parts of a window."""
+
+QUOTED: Final = 4
+"""Lines of the code that are shown above the field; all of them are in the review."""
+
+UNSHOWABLE: Final = (
+    "The lines contain characters that a terminal can’t show: suggest a text on the page or in an editor."
+)
+
+
+class CommentDialog(ModalScreen[None]):
+    """``one`` has what is typed, at any moment: it is kept when the window is closed, and when the server refuses it.
+
+    ``save`` stores it in the background; ``show`` is called after every change.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "save", show=False, priority=True),
+        Binding("ctrl+t", "suggest", show=False, priority=True),
+        Binding("escape", "back", show=False),
+    ]
+
+    def __init__(self, one: Writing, commenting: Commenting, save: Callable[[Writing], None]) -> None:
+        super().__init__()
+        self._one = one
+        self._commenting = commenting
+        self._save = save
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide comment"):
+            yield Static(classes="title")
+            yield Static(Content(_beginning(self._one.quote)), classes="quote")
+            yield PlainTextArea(self._one.text, classes="draft", id="text", compact=True, placeholder="Write a comment")
+            yield Static(classes="instead")
+            field = PlainTextArea(self._one.suggestion or "", classes="draft", id="suggestion", compact=True)
+            field.tab_behavior = "indent"
+            yield field
+            yield Static(classes="notice")
+            yield Static(classes="hint")
+
+    def on_mount(self) -> None:
+        text = self.query_one("#text", PlainTextArea)
+        text.move_cursor(text.document.end)
+        text.focus()
+        self.show()
+
+    def show(self) -> None:
+        one, commenting = self._one, self._commenting
+        if len(self.query(".title, .notice, .hint")) != 3:
+            return
+        if one not in commenting.writings:
+            self.dismiss()
+            return
+        draft = commenting.draft_of(one)
+        has_suggestion = one.suggestion is not None
+        title = f"Comment on {commenting.place_of(one).words} of {one.path}"
+        self.query_one(".title", Static).update(Content(one_line(title)))
+        for area in self.query(PlainTextArea):
+            area.read_only = one.is_busy
+        self.query_one("#suggestion").display = has_suggestion
+        instead = self.query_one(".instead", Static)
+        instead.display = has_suggestion
+        instead.update(
+            Content(
+                "The agent is asked to write these lines instead:"
+                if one.suggestion
+                else "The agent is asked to remove the lines. To replace them, write the new ones:"
+            )
+        )
+        gone = review_words.NOT_A_DRAFT if one.comment_id and draft is None else ""
+        words = "Saving…" if one.is_busy else one.note or gone
+        notice = self.query_one(".notice", Static)
+        notice.display = bool(words)
+        notice.update(Content(block(words)))
+        toggle = "remove suggestion" if has_suggestion else "suggest a change"
+        yes = "save" if draft is not None else "add"
+        back = "keep for later" if commenting.is_unsaved(one) else "cancel"
+        # The suggestion begins with the same lines.
+        self.query_one(".quote").display = not has_suggestion
+        self.query_one(".hint", Static).update(Content(f"Ctrl-S {yes} · Ctrl-T {toggle} · Esc {back}"))
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        one, text = self._one, event.text_area.text
+        if event.text_area.id == "text":
+            one.text = text
+        elif one.suggestion is not None:
+            one.suggestion = text
+        self.show()
+
+    def action_save(self) -> None:
+        if self._one.is_complete and not self._one.is_busy:
+            self._save(self._one)
+
+    def action_suggest(self) -> None:
+        """Begins a suggestion with the lines, or removes it."""
+        one, field = self._one, self.query_one("#suggestion", PlainTextArea)
+        if one.is_busy:
+            return
+        one.note = ""
+        lines = review_words.suggested_field(one.quote)
+        if one.suggestion is not None:
+            one.suggestion = None
+        elif answers.is_plain(lines):
+            one.suggestion = lines
+            field.indent_type = "tabs" if "\t" in lines else "spaces"
+            field.load_text(lines)
+            field.move_cursor(field.document.end)
+        else:
+            one.note = UNSHOWABLE
+        self.show()
+        (field if one.suggestion is not None else self.query_one("#text")).focus()
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.height < LOW, "-low")
+
+    def action_back(self) -> None:
+        """What is typed is kept; nothing is, if nothing is typed."""
+        if not self._commenting.is_unsaved(self._one) and not self._one.is_busy:
+            self._commenting.discard(self._one)
+        self.dismiss()
+
+
+def _beginning(quote: str) -> str:
+    lines = lines_of(quote)
+    more = len(lines) - QUOTED
+    shown = "\n".join(line.removesuffix("\r") for line in (lines if more <= 0 else lines[: QUOTED - 1]))
+    return block(shown if more <= 0 else f"{shown}\n⋯ {more + 1} more lines")
+
+
+class CommentsDialog(ModalScreen[None]):
+    """All comments of the review; ``first``: the one that is selected first. ``edit``, ``go`` and ``run`` are of the screen:
+    they open the field of a draft, go to the comment's change, and await a request in the background."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", show=False),
+        Binding("j", "step(1)", show=False),
+        Binding("k", "step(-1)", show=False),
+        Binding("e", "edit", show=False),
+        Binding("d,delete", "remove", show=False),
+        Binding("r", "resolve", show=False),
+        Binding("S", "send", show=False),
+        Binding("w", "withdraw", show=False),
+        Binding("space,pagedown", "page(1)", show=False, priority=True),
+        Binding("pageup", "page(-1)", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        commenting: Commenting,
+        first: str | None,
+        edit: Callable[[Comment], None],
+        go: Callable[[Comment], None],
+        send: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._commenting = commenting
+        self._first = first
+        self._edit = edit
+        self._go = go
+        self._send = send
+        self._shown: list[Comment] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide comments"):
+            yield Static(Content("Comments"), classes="title")
+            yield OptionList()
+            with VerticalScroll(can_focus=False):
+                yield Static(classes="whole")
+            yield Static(classes="notice")
+            yield Static(classes="hint")
+
+    def on_mount(self) -> None:
+        self.show()
+
+    @property
+    def current(self) -> Comment | None:
+        at = self.query_one(OptionList).highlighted
+        return self._shown[at] if at is not None and at < len(self._shown) else None
+
+    def show(self) -> None:
+        """The comments as they are now; the same one stays selected."""
+        if len(self.query(".whole, .notice, .hint")) != 3:
+            return
+        before = self.current["comment_id"] if self.current is not None else self._first
+        now, options = self._commenting.sorted, self.query_one(OptionList)
+        if now != self._shown:
+            last = options.highlighted or 0
+            self._shown = now
+            options.clear_options()
+            options.add_options([Option(_line(one, self._commenting)) for one in now])
+            same = [at for at, one in enumerate(now) if one["comment_id"] == before]
+            options.highlighted = (same[0] if same else min(last, len(now) - 1)) if now else None
+            options.focus()
+        self._draw()
+
+    def _draw(self) -> None:
+        current, commenting = self.current, self._commenting
+        whole = _content(commenting.card(current)) if current is not None else Content(review_words.NO_COMMENTS)
+        self.query_one(".whole", Static).update(whole)
+        notice, words = self.query_one(".notice", Static), ""
+        if current is not None:
+            id = str(current["comment_id"])
+            words = "Saving…" if id in commenting.busy else commenting.notes.get(id, "")
+        if not words and commenting.drafts and commenting.may_write and not commenting.may_send:
+            words = review_words.MAY_NOT_SEND
+        words = words or commenting.problem or review_words.HANDOVERS.get(commenting.handover, "")
+        notice.display = bool(words)
+        notice.update(Content(block(words)))
+        self.query_one(".hint", Static).update(Content(" · ".join([*self._keys(current), "Esc close"])))
+
+    def _keys(self, current: Comment | None) -> list[str]:
+        commenting = self._commenting
+        found = ["Enter go to it"] if current is not None and commenting.part_of(current) is not None else []
+        if current is not None and review_words.is_draft(current):
+            found += ["e edit", "d remove"] if commenting.may_change(current) else []
+        elif current is not None and review_words.state_of(current) in CAN_RESOLVE and commenting.may_write:
+            found.append("r resolve" if review_words.state_of(current) == "sent" else "r reopen")
+        if commenting.may_withdraw:
+            found.append("w withdraw")
+        return found + ([f"S send {len(commenting.drafts)}"] if commenting.drafts and commenting.may_send else [])
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self._draw()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        current = self.current
+        if current is not None and self._commenting.part_of(current) is not None:
+            self.dismiss()
+            self._go(current)
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.height < LOW, "-low")
+
+    def action_step(self, by: int) -> None:
+        options = self.query_one(OptionList)
+        (options.action_cursor_down if by > 0 else options.action_cursor_up)()
+
+    def action_page(self, by: int) -> None:
+        whole = self.query_one(VerticalScroll)
+        (whole.scroll_page_down if by > 0 else whole.scroll_page_up)(animate=False)
+
+    @property
+    def _draft(self) -> Comment | None:
+        """The current comment, if this person may change it."""
+        current = self.current
+        is_mine = current is not None and review_words.is_draft(current) and self._commenting.may_change(current)
+        return current if is_mine else None
+
+    def action_edit(self) -> None:
+        if (draft := self._draft) is not None:
+            self._edit(draft)
+
+    def action_remove(self) -> None:
+        draft = self._draft
+        if draft is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(self._commenting.remove(draft))
+
+        words = "It has not been sent. It can’t be restored."
+        self.app.push_screen(ConfirmDialog("Remove this comment?", words, "Remove"), answered)
+
+    def action_resolve(self) -> None:
+        current = self.current
+        can = current is not None and review_words.state_of(current) in CAN_RESOLVE
+        if current is not None and can and self._commenting.may_write:
+            self.run_worker(self._commenting.resolve(current))
+
+    def action_withdraw(self) -> None:
+        if self._commenting.may_withdraw:
+            self._commenting.problem = ""
+            self.run_worker(self._commenting.withdraw())
+
+    def action_send(self) -> None:
+        if self._commenting.drafts and self._commenting.may_send:
+            self.dismiss()
+            self._send()
+
+
+def _line(one: Comment, commenting: Commenting) -> Content:
+    state = review_words.STATES[review_words.state_of(one)]
+    name = str(one["path"]).rpartition("/")[2]
+    words = f"  {name} {one['line']}  {review_words.short_words(one)}"
+    return Content.assemble((state, "$wait" if review_words.is_draft(one) else "$soft"), one_line(words))
+
+
+def _content(card: Card) -> Content:
+    pieces: list[tuple[str, str] | str] = [(one_line(card.who), "bold"), (f"  {one_line(card.tags)}", "$soft")]
+    for kind, text in card.body:
+        style = {"text": "$ink", "hint": "$soft", "code": "$accent"}[kind]
+        pieces.append((f"\n{block(text.removesuffix(chr(10)).removesuffix(chr(13)))}", style))
+    return Content.assemble(*pieces)

@@ -1,0 +1,211 @@
+"""The comments of one review: what the server has, what a person writes, and the requests about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from drawbridge.text import review_words
+from drawbridge.text.review_words import Comment, Hunk
+from drawbridge.tui import review_comments
+from drawbridge.tui.client import Client
+from drawbridge.tui.connection import Message, RequestError
+from drawbridge.tui.review_comments import Place, Remarks, Writing
+from drawbridge.tui.review_parts import Part
+
+REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
+"""Refusals after which the review is requested again: it is another one than the person has seen."""
+
+
+class Commenting:
+    """``changed`` is called after every change; ``load`` requests the review as it is now. Neither waits."""
+
+    def __init__(
+        self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._project = project
+        self._changed = changed
+        self._load = load
+        self.all: Sequence[Comment] = ()
+        self.version = ""
+        """Of the drafts."""
+        self.handover = ""
+        """The state of the comments that were left with the agent of a terminal session; "" if there are none."""
+        self.problem = ""
+        """Why they could not be withdrawn."""
+        self.parts: Sequence[Part] = ()
+        self.busy: set[str] = set()
+        """Ids of comments about which a request is on its way."""
+        self.notes: dict[str, str] = {}
+        """By the id of a comment, why the last request about it was refused."""
+
+    # What this device may do.
+
+    @property
+    def may_write(self) -> bool:
+        return self._client.features is not None and self._client.may("review_comment")
+
+    @property
+    def may_send(self) -> bool:
+        return self.may_write and self._client.may("review_submit")
+
+    @property
+    def may_withdraw(self) -> bool:
+        return self.handover == "waiting" and self._client.may("review_withdraw")
+
+    def may_change(self, comment: Comment) -> bool:
+        """Whether this person may change a draft."""
+        return self.may_write and (comment["by"] == self._client.name or self._client.scope == "admin")
+
+    # What there is.
+
+    @property
+    def writings(self) -> list[Writing]:
+        return self._client.reviews.writings[self._project]
+
+    @property
+    def drafts(self) -> list[Comment]:
+        return [one for one in self.all if review_words.is_draft(one)]
+
+    @property
+    def sorted(self) -> list[Comment]:
+        """By file and line."""
+        return sorted(self.all, key=lambda one: (one["path"], one["line"]))
+
+    def take(self, review: Message) -> bool:
+        """Shows the comments of a review that the server has sent. Returns whether they are others."""
+        found = review.get("comments", []), review.get("drafts", "")
+        handover = str((review.get("handover") or {}).get("state", ""))
+        is_new = (*found, handover) != (self.all, self.version, self.handover)
+        self.all, self.version = found
+        self.handover = handover
+        return is_new
+
+    def remarks(self) -> dict[str, Remarks]:
+        """By the keys of the parts at which they are shown."""
+        return review_comments.arranged(self.all, self.writings, self.parts, self._client.name)
+
+    def part_of(self, comment: Comment) -> Part | None:
+        return review_comments.part_of(comment, self.parts)
+
+    def card(self, comment: Comment) -> review_comments.Card:
+        """All of a comment."""
+        answering = review_comments.answers(self.parts).get(comment["comment_id"], ())
+        return review_comments.card(comment, answering, self._client.name, apart=True, is_open=True)
+
+    # Writing.
+
+    def draft_of(self, one: Writing) -> Comment | None:
+        """The draft that it changes; None for a new comment, also because the draft was sent or removed."""
+        return next((draft for draft in self.drafts if draft["comment_id"] == one.comment_id), None)
+
+    def is_unsaved(self, one: Writing) -> bool:
+        return one.is_unsaved(self.draft_of(one))
+
+    @property
+    def unsaved(self) -> Writing | None:
+        return next((one for one in self.writings if self.is_unsaved(one)), None)
+
+    def begin(self, part: Part, place: Place, quote: str) -> Writing:
+        one = review_comments.begun(part, place, quote)
+        self.writings.append(one)
+        return one
+
+    def at(self, key: str | None) -> Writing | None:
+        """What was begun at a part, or is shown there."""
+        for one in self.writings:
+            draft = self.draft_of(one)
+            shown = self.part_of(draft) if draft is not None else None
+            if key is not None and key in (one.part, shown.key if shown is not None else None) and self.is_unsaved(one):
+                return one
+        return None
+
+    def edit(self, draft: Comment) -> Writing:
+        """Begins to change a draft, or continues that."""
+        known = next((one for one in self.writings if one.comment_id == draft["comment_id"]), None)
+        if known is None:
+            known = review_comments.changing(draft, self.part_of(draft))
+            self.writings.append(known)
+        return known
+
+    def report(self, comment: Comment, words: str) -> None:
+        """Shows words about a comment."""
+        self.notes[comment["comment_id"]] = words
+        self._changed()
+
+    def discard(self, one: Writing) -> None:
+        if one in self.writings:
+            self.writings.remove(one)
+        self._changed()
+
+    def hunk_of(self, one: Writing) -> Hunk | None:
+        return next((part.hunk for part in self.parts if part.key == one.part), None)
+
+    def place_of(self, one: Writing) -> Place:
+        return one.place(self.hunk_of(one))
+
+    async def save(self, one: Writing) -> None:
+        """Stores it as a draft; then it is not in ``writings`` any more. Otherwise its ``note`` has the reason."""
+        if one.is_busy or not one.is_complete:
+            return
+        wish = one.wish(self.place_of(one), self.draft_of(one))
+        one.is_busy, one.note = True, ""
+        self._changed()
+        try:
+            await self._client.comment(self._project, wish, one.request_id(wish))
+        except RequestError as error:
+            one.note = review_words.NOT_AS_SHOWN if error.code == "HUNK_GONE" else str(error)
+            if error.code in REREAD:
+                self._load()
+        else:
+            if one in self.writings:
+                self.writings.remove(one)
+            self._load()
+        finally:
+            one.is_busy = False
+            self._changed()
+
+    # What is written.
+
+    async def remove(self, comment: Comment) -> None:
+        await self._change(comment["comment_id"], {"remove": True})
+
+    async def resolve(self, comment: Comment) -> None:
+        """Resolves a comment that was sent, or reopens it."""
+        await self._change(comment["comment_id"], {"resolved": review_words.state_of(comment) == "sent"})
+
+    async def _change(self, id: str, wish: Message) -> None:
+        if id in self.busy:
+            return
+        self.busy.add(id)
+        self.notes.pop(id, None)
+        self._changed()
+        try:
+            await self._client.comment(self._project, {"comment_id": id, **wish})
+        except RequestError as error:
+            self.notes[id] = str(error)
+        finally:
+            self.busy.discard(id)
+            self._load()
+            self._changed()
+
+    async def send(self, version: str, count: int) -> str:
+        """Sends all drafts, those of this version and no others. Returns what has become of it."""
+        try:
+            accepted = await self._client.submit_comments(self._project, version)
+        except RequestError as error:
+            is_other = error.code == "COMMENT_GONE" and not error.details.get("run_id")
+            return review_words.CHANGED if is_other else str(error)
+        finally:
+            self._load()
+        return review_words.sent_words(count, int(accepted["position"]), waiting=bool(accepted.get("waiting")))
+
+    async def withdraw(self) -> None:
+        """Makes drafts again of the comments that wait."""
+        try:
+            await self._client.withdraw_comments(self._project)
+        except RequestError as error:
+            self.problem = str(error)
+        finally:
+            self._load()
+            self._changed()

@@ -1,0 +1,711 @@
+"""The review of a project: what its runs have changed, and each way to decide about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static, TextArea
+
+from drawbridge.text import review_words
+from drawbridge.text.counts import counted
+from drawbridge.text.review_words import Comment, Decision, File
+from drawbridge.tui import answers, review_parts, wording
+from drawbridge.tui.bar import Bar
+from drawbridge.tui.client import Client
+from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog
+from drawbridge.tui.commenting import Commenting
+from drawbridge.tui.commit_dialog import CommitDialog, Committing
+from drawbridge.tui.connection import Message, RequestError
+from drawbridge.tui.dialogs import REVIEW_KEYS, ConfirmDialog, HelpDialog
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.push_dialog import PushDialog, Pushing
+from drawbridge.tui.review_comments import Writing
+from drawbridge.tui.review_parts import Part
+from drawbridge.tui.review_view import ReviewView
+from drawbridge.tui.reviews import Draft
+
+READING_SECONDS: Final = 0.5
+"""Letters decide nothing for this time after another change has become the current one by itself: they may be meant for the
+one before it."""
+
+REPEAT_SECONDS: Final = 0.15
+"""The longest time between two keys of one that is held down."""
+
+EMPTY: Final = "What the agent’s runs change is shown here until somebody has decided about it."
+WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
+UNSEEN: Final = "There is more below: Space shows it. You can decide about this change once you have seen all of it."
+
+
+class ReviewScreen(Screen[None]):
+    """Draws the review as the server has sent it last. Every decision is a request that runs in the background."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "decide('keep')", "keep"),
+        Binding("u", "decide('undo')", "undo"),
+        Binding("e", "edit", "edit"),
+        Binding("ctrl+s", "save", "keep edited version", priority=True),
+        Binding("enter", "write", show=False),
+        Binding("d", "discard", show=False),
+        Binding("question_mark", "help", "help"),
+        Binding("escape", "back", "back"),
+        Binding("c", "comment", "comment"),
+        Binding("S", "send_comments", "send"),
+        Binding("M", "commit", "commit"),
+        Binding("P", "push", "push"),
+        Binding("C", "comments", "comments"),
+        Binding("A", "decide_file('keep')", "keep file"),
+        Binding("U", "decide_file('undo')", "undo file"),
+        Binding("K", "decide_all('keep')", "keep all"),
+        Binding("X", "decide_all('undo')", "undo all"),
+        Binding("g", "end(False)", show=False),
+        Binding("G", "end(True)", show=False),
+        Binding("q", "app.quit", show=False),
+        Binding("ctrl+q", "app.quit", show=False),
+        Binding("pageup", "page(-1)", show=False, priority=True),
+        Binding("pagedown", "page(1)", show=False, priority=True),
+    ]
+
+    def __init__(self, client: Client, painter: Painter, project: str) -> None:
+        super().__init__()
+        self._client = client
+        self._painter = painter
+        self._project = project
+        self._files: Sequence[File] = ()
+        self._parts: Sequence[Part] = ()
+        self._more = 0
+        self._version: str | None = None
+        """The version that is shown; None until there is one."""
+        self._problem = ""
+        self._note = ""
+        """What became of the last decision, or why a key has no effect."""
+        self._editing: str | None = None
+        """The key of the part whose lines are being edited."""
+        self._is_sending = False
+        self._is_loading = False
+        self._is_stale = False
+        self._asked = 0
+        self._shown = 0
+        self._news: list[Mapping[str, Any]] = []
+        self._connection = client.reviews.connections
+        self._texts: dict[str, str] = {}
+        self._requested: dict[str, object] = {}
+        self._shown_at = 0.0
+        self._state = ""
+        """Of the project, at the last redraw."""
+        self._commenting = Commenting(client, project, self._comments_changed, self.load)
+        self._committing = Committing(client, project, self._redraw, self.load)
+        self._pushing = Pushing(client, project, self._redraw, self.load)
+
+    def compose(self) -> ComposeResult:
+        yield Bar()
+        yield ReviewView(self._painter)
+        yield Static(id="nothing")
+        yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
+        yield Static(id="about")
+        yield Static(id="status")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._view.focus()
+        self._client.reviews.changes(self._project)
+        self.load()
+        self.show()
+
+    def on_screen_resume(self) -> None:
+        """Another view was in front."""
+        self._shown_at = time.monotonic()
+        for view in self.query(ReviewView):
+            view.look()
+
+    @property
+    def _view(self) -> ReviewView:
+        return self.query_one(ReviewView)
+
+    @property
+    def _field(self) -> PlainTextArea:
+        return self.query_one(PlainTextArea)
+
+    @property
+    def _drafts(self) -> dict[str, Draft]:
+        return self._client.reviews.drafts[self._project]
+
+    @property
+    def _is_there(self) -> bool:
+        """False while the window is being built or closed."""
+        return len(self.query("Bar, #review, #nothing, .draft, #about, #status")) == 6
+
+    # Drawing.
+
+    def show(self) -> None:
+        """What is known now."""
+        if not self._is_there:
+            return
+        client = self._client
+        changes, project = client.reviews.changes(self._project), client.projects.all.get(self._project)
+        state, self._state = self._state, str((project or {}).get("state"))
+        # Another person may have sent the drafts, which is not reported by itself.
+        is_other = state != self._state and bool(self._commenting.drafts)
+        if client.reviews.is_stale(self._project) or is_other or client.reviews.connections != self._connection:
+            self._connection = client.reviews.connections
+            self._news += changes
+            self.load()
+        name = wording.base_name(project["path"]) if project is not None else ""
+        self.query_one(Bar).show(f"Review of {name}", "", client.connection)
+        self._draw()
+
+    def _draw(self) -> None:
+        view, part, is_empty = self._view, self._view.part, self._version is not None and not self._parts
+        view.display = not is_empty
+        nothing = self.query_one("#nothing", Static)
+        nothing.display = is_empty
+        nothing.update(Content(f"{review_words.NOTHING}\n\n{EMPTY}\n\n{self._ways_on}Esc goes back."))
+        field = self._field
+        field.display = self._editing is not None
+        field.read_only = self._is_sending or self._is_lost
+        if (field.has_focus and not field.display) or self.focused is None:
+            view.focus()
+        about = self.query_one("#about", Static)
+        words = self._about(part)
+        about.update(Content(wording.one_line(words)))
+        about.display = bool(words)
+        self.query_one("#status", Static).update(self._status(part))
+        self.refresh_bindings()
+        for dialog in self.app.screen_stack:
+            if isinstance(dialog, CommentDialog | CommentsDialog | CommitDialog | PushDialog):
+                dialog.show()
+
+    @property
+    def _ways_on(self) -> str:
+        """What can still be done when nothing is left to decide."""
+        count = len(self._commenting.all)
+        found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
+        kept = len(self._committing.kept) if self._committing.is_allowed else 0
+        found += f"M commits what was kept: {counted(kept, 'file')}.\n" if kept else ""
+        return found + ("P pushes the branch.\n" if self._pushing.is_waiting else "")
+
+    def _about(self, part: Part | None) -> str:
+        if self._is_sending:
+            return "Sending…"
+        if self._note or self._problem:
+            return self._note or self._problem
+        if self._version is None:
+            return "Loading the review…"
+        if (choice := self._view.choice) is not None:
+            return f"Comment on {choice.place.words}: Enter writes it. j k another line, J K more lines, Esc back."
+        if not self._client.may("review_decide") and not self._commenting.may_write:
+            return review_parts.VIEW_ONLY if self._parts else ""
+        if part is not None and part.is_gone and self._commenting.at(part.key):
+            return f"{review_words.gone_words()} {WRITTEN}"
+        if part is not None and part.is_gone:
+            return f"{review_words.gone_words()} What you wrote is kept here until you discard it (d)."
+        if self._editing is not None:
+            return self._why_not_written or "What you write replaces the new lines. Esc keeps it as a draft."
+        if part is not None and part.key in self._drafts:
+            return "Your edit is kept as a draft: e continues, d discards it. Keep accepts the change without it."
+        if part is not None and self._commenting.at(part.key):
+            return WRITTEN
+        if not self._client.may("review_decide"):
+            return review_parts.COMMENTS_ONLY if self._parts else ""
+        return self._why_not_written if self._parts else ""
+
+    def _status(self, part: Part | None) -> Content:
+        conversation = self._client.conversation
+        pieces: list[tuple[str, str]] = []
+        if conversation is not None and conversation.open:
+            pieces.append(("● Needs you (Esc) · ", "$wait"))
+        if self._version is not None:
+            found = review_words.numbers({"files": self._files, "more": self._more})
+            shown = [one for one in self._parts if not one.is_gone]
+            if part is not None and len(self._parts) > 1:
+                pieces.append((f"{self._parts.index(part) + 1} of {len(self._parts)} · ", "$ink"))
+            pieces.append((f"{counted(found.files, 'file')} · {review_words.changes(len(shown))}", "$soft"))
+            pieces += [(f" +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
+            if drafts := len(self._commenting.drafts):
+                pieces.append((f" · {counted(drafts, 'draft')}", "$wait"))
+        if part is not None:
+            pieces.append((f"  {wording.one_line(part.path)}", "$accent"))
+        return Content.assemble(*pieces)
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether the hunk that is being edited is not in the review any more."""
+        return self._editing is not None and all(part.key != self._editing or part.is_gone for part in self._parts)
+
+    @property
+    def _why_not_written(self) -> str:
+        """Why files can't be changed now; empty if they can."""
+        project = self._client.projects.all.get(self._project) or {}
+        return review_words.WORKING if project.get("state") == "EXECUTING" else ""
+
+    # What the server has.
+
+    def load(self) -> None:
+        """Requests the review as it is now. Many calls in a row make one request after the one that is under way."""
+        self._is_stale = True
+        if not self._is_loading:
+            self._is_loading = True
+            self.run_worker(self._load())
+
+    async def _load(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                self._asked += 1
+                number = self._asked
+                try:
+                    found = await self._client.review(self._project)
+                except RequestError as error:
+                    self._problem = str(error)
+                else:
+                    self._problem = ""
+                    self._take(number, found, is_mine=False)
+        finally:
+            self._is_loading = False
+        self._redraw()
+
+    def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
+        """Shows a review, unless a later one is shown already. ``is_mine``: it is what this person's decision has left."""
+        if number <= self._shown or not self._is_there:
+            return
+        self._shown = number
+        news, self._news = self._news, []
+        is_first = self._version is None
+        self._committing.take(found)
+        self._pushing.take(found)
+        has_comments = self._commenting.take(found)
+        # Which hunks answer a comment is not part of the version.
+        if found["version"] == self._version and not has_comments and found["files"] == self._files:
+            self._redraw()
+            return
+        files: Sequence[File] = found["files"]
+        before = [part.key for part in self._parts if not part.is_gone]
+        parts = review_parts.parts(files)
+        now = {part.key for part in parts}
+        self._files, self._more, self._version = files, found["more"], found["version"]
+        self._parts = self._with_gone_parts(parts, now)
+        view = self._view
+        current = view.current
+        self._commenting.parts = self._parts
+        view.show(self._parts, self._more_words, self._commenting.remarks())
+        if view.current != current:
+            self._shown_at = time.monotonic()
+        if not is_mine and not is_first and not now.issuperset(before):
+            self.notify(wording.block(self._who(news)), markup=False)
+        self._redraw()
+
+    @property
+    def _more_words(self) -> str:
+        """Below the last change, if some were not sent."""
+        if not self._more:
+            return ""
+        more = f"{counted(self._more, 'more file')} {'does' if self._more == 1 else 'do'} not fit here. Decide about these "
+        return more + "changes first; the others come after them."
+
+    def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
+        """The parts, and the person's edits of hunks that are not in the review any more, each behind its file's parts."""
+        found = list(parts)
+        gone = {key: (draft.path, draft.text) for key, draft in self._drafts.items() if key not in now}
+        for one in self._commenting.writings:
+            if one.part not in now and one.comment_id is None and one.is_complete:
+                gone.setdefault(one.part, (one.path, ""))
+        for key, (path, text) in gone.items():
+            file = {"path": path, "hunks": (), "added": 0, "removed": 0, "change": "changed"}
+            places = [at for at, part in enumerate(found, 1) if part.path == path]
+            found.insert(places[-1] if places else len(found), Part(key, file, None, text))
+        return found
+
+    def _who(self, news: Sequence[Mapping[str, Any]]) -> str:
+        """Who has changed the review, if it was one person."""
+        names = {self._client.called(told) if told.get("by") else "" for told in news}
+        [name] = names if len(names) == 1 else [""]
+        return f"{name} decided about this review." if name else "The review has changed."
+
+    def on_review_view_looked(self, event: ReviewView.Looked) -> None:
+        event.stop()
+        self._bring_texts()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        if self._is_there:
+            self._draw()
+
+    def _bring_texts(self) -> None:
+        """Requests the files on the screen, for the lines around their hunks."""
+        shown = set(self._view.paths)
+        for file in self._files:
+            path = str(file["path"])
+            key = tuple((hunk["id"], hunk["new_start"]) for hunk in file["hunks"] if hunk["kind"] == "lines")
+            if path in shown and key and self._requested.get(path) != key and self._client.may("file_read"):
+                self._requested[path] = key
+                self.run_worker(self._bring_text(path))
+
+    async def _bring_text(self, path: str) -> None:
+        try:
+            text = await self._client.file_text(self._project, path)
+        except RequestError:
+            return  # a private or large file: its hunks are shown without the lines around them
+        if text is not None and self._is_there:
+            self._texts[path] = text
+            self._view.put_texts(self._texts)
+
+    # Decisions.
+
+    @property
+    def _may_decide(self) -> bool:
+        return self._client.may("review_decide") and bool(self._parts)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        is_editing, part = self._editing is not None, self._view.part if self._is_there else None
+        is_choosing = self._is_there and self._view.choice is not None
+        match action:
+            case "write":
+                return is_choosing
+            case "decide" | "decide_file" | "decide_all" | "edit" | "discard" if is_choosing:
+                return False
+            case "comment":
+                return self._commenting.may_write and not is_editing and part is not None
+            case "comments":
+                return not is_editing and not is_choosing and bool(self._commenting.all)
+            case "send_comments":
+                has_some = bool(self._commenting.drafts or self._commenting.unsaved)
+                return self._commenting.may_send and not is_editing and not is_choosing and has_some
+            case "commit":
+                return (
+                    self._committing.is_allowed and not is_editing and not is_choosing and bool(self._committing.kept)
+                )
+            case "push":
+                return not is_editing and not is_choosing and self._pushing.is_waiting
+            case "decide" | "decide_file" | "decide_all":
+                return self._may_decide and not is_editing
+            case "edit":
+                return self._may_decide and not is_editing and part is not None and review_parts.may_edit(part)
+            case "save":
+                return is_editing and not self._is_lost
+            case "discard":
+                has_words = part is not None and (part.key in self._drafts or self._commenting.at(part.key) is not None)
+                return not is_editing and has_words
+            case "help" | "end":
+                return not is_editing
+        return True
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether a letter decides now. One that is held down decides one change only."""
+        now = time.monotonic()
+        if self._is_sending or now - self._shown_at < READING_SECONDS:
+            self._shown_at = max(self._shown_at, now - READING_SECONDS + REPEAT_SECONDS)
+            return False
+        return True
+
+    def _is_shown(self, part: Part) -> bool:
+        """Whether all of a part has been on the screen; if not, the person is notified."""
+        view = self._view
+        if not view.is_in_view:
+            view.go(part.key)
+            return False
+        view.look()
+        if not view.is_seen(part.key):
+            self._say(UNSEEN)
+            return False
+        return True
+
+    def action_decide(self, decision: Decision) -> None:
+        part = self._view.part
+        if part is None or not self._is_ready or self._is_refused(decision):
+            return
+        if part.is_gone:
+            self._say("There is nothing to decide any more: d discards your edit.")
+        elif self._is_shown(part):
+            if part.hunk is not None:
+                self._send({"hunks": [part.hunk["id"]], "decision": decision}, part.key)
+                return
+            text = "They are too large to show here. Read them in an editor first."
+            title = f"{review_words.VERBS[decision]} all changes in {part.path}?"
+            self._ask(decision, title, text, {"files": [part.path], "decision": decision}, part.key)
+
+    def action_decide_file(self, decision: Decision) -> None:
+        part = self._view.part
+        if part is not None:
+            some = [one for one in self._parts if one.path == part.path and not one.is_gone]
+            self._decide_some(decision, some, part.path, {"files": [part.path], "decision": decision})
+
+    def action_decide_all(self, decision: Decision) -> None:
+        some = [part for part in self._parts if not part.is_gone]
+        where = counted(len(self._files), "file")
+        if why_not := review_parts.why_not_all(some, self._more, self._drafts.keys()):
+            self._say(why_not)
+        else:
+            self._decide_some(decision, some, where, {"all": True, "decision": decision})
+
+    def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
+        """Asks once, with the number. A single change is decided like any other."""
+        if not self._is_ready or self._is_refused(decision) or not some:
+            return
+        if len(some) == 1:
+            self._view.go(some[0].key)
+            self.action_decide(decision)
+        elif why_not := review_parts.why_not_all(some, 0, self._drafts.keys()):
+            self._say(why_not)
+        else:
+            unseen = sum(not self._view.is_seen(part.key) for part in some)
+            self._ask(decision, *review_words.question(decision, len(some), unseen, where), wish, None)
+
+    def _ask(self, decision: Decision, title: str, text: str, wish: Message, key: str | None) -> None:
+        wish = {**wish, "version": self._version}
+
+        def answered(yes: bool | None) -> None:
+            if yes and not self._is_sending:
+                self._send(wish, key)
+
+        self.app.push_screen(ConfirmDialog(title, text, review_words.VERBS[decision]), answered)
+
+    def _is_refused(self, decision: Decision | None) -> bool:
+        """Whether the agent's work stands against it; the person is told."""
+        why_not = self._why_not_written if decision != "keep" else ""
+        if why_not:
+            self._say(why_not)
+        return bool(why_not)
+
+    def _send(self, wish: Message, key: str | None) -> None:
+        """``key``: the part that it is about, if it is one."""
+        self._is_sending, self._note = True, ""
+        self._draw()
+        self.run_worker(self._decide(wish, key))
+
+    async def _decide(self, wish: Message, key: str | None) -> None:
+        self._asked += 1
+        number = self._asked
+        try:
+            left = await self._client.decide_review(self._project, wish)
+        except RequestError as error:
+            by = self._client.called(error.details) if error.details.get("by") else ""
+            is_hunk = "hunks" in wish
+            self._note = review_words.refused_words(error.code, error.details, str(error), by, is_hunk=is_hunk)
+            self.load()
+        else:
+            self._drafts.pop(key or "", None)
+            if key is not None and key == self._editing:
+                self._editing = None
+            if self._asked == number:
+                self._take(number, left, is_mine=True)
+            else:
+                self.load()
+        finally:
+            self._is_sending = False
+            self._redraw()
+
+    def _say(self, words: str) -> None:
+        self._note = words
+        self._draw()
+
+    def on_key(self) -> None:
+        """What was said about the last key is over with the next one."""
+        if self._note and not self._is_sending:
+            self._note = ""
+            self._redraw()
+
+    # Editing.
+
+    def action_edit(self) -> None:
+        part = self._view.part
+        if (
+            part is None
+            or part.hunk is None
+            or not self._is_ready
+            or self._is_refused(None)
+            or not self._is_shown(part)
+        ):
+            return
+        draft = self._drafts.get(part.key)
+        text = review_parts.field_text(part.hunk)
+        if not answers.is_plain(text):
+            self._say(answers.UNSHOWABLE)
+            return
+        self._editing = part.key
+        field = self._field
+        field.load_text(text if draft is None else draft.text)
+        field.indent_type = "tabs" if "\t" in field.text else "spaces"
+        self._note = ""
+        self._draw()
+        field.focus()
+        self.call_after_refresh(partial(self._view.go, part.key))
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        self._keep_draft()
+
+    def _keep_draft(self) -> None:
+        part, text = self._edited, self._field.text
+        if part is None or part.hunk is None:
+            return
+        if text == review_parts.field_text(part.hunk):
+            self._drafts.pop(part.key, None)
+        else:
+            self._drafts[part.key] = Draft(part.path, text)
+
+    @property
+    def _edited(self) -> Part | None:
+        return next((part for part in self._parts if part.key == self._editing), None)
+
+    def action_save(self) -> None:
+        part = self._edited
+        if part is None or part.hunk is None or self._is_sending or self._is_refused(None):
+            return
+        self._keep_draft()
+        draft = self._drafts.get(part.key)
+        if draft is None:
+            self._say("You have changed nothing yet. Esc goes back.")
+        else:
+            self._send({"hunks": [part.hunk["id"]], "text": review_parts.edited_text(part.hunk, draft.text)}, part.key)
+
+    def action_discard(self) -> None:
+        """The edit first, if there is a comment, too."""
+        part = self._view.part
+        if part is None:
+            return
+        written = self._commenting.at(part.key)
+        if self._drafts.pop(part.key, None) is None:
+            if written is None or written.is_busy:
+                return
+            self._commenting.writings.remove(written)
+        self._show_written()
+
+    # Comments and commits.
+
+    def _show_written(self) -> None:
+        """What the person has written may be other words now, or gone."""
+        there = [part for part in self._parts if not part.is_gone]
+        self._parts = self._commenting.parts = self._with_gone_parts(there, {part.key for part in there})
+        self._view.show(self._parts, self._more_words, self._commenting.remarks())
+        self._draw()
+
+    def _comments_changed(self) -> None:
+        if self._is_there:
+            self._show_written()
+
+    def action_comment(self) -> None:
+        """Continues what was begun here; else lines are chosen, and then a second time this key writes."""
+        part = self._view.part
+        if part is None:
+            return
+        if (begun := self._commenting.at(part.key)) is not None:
+            self._open_comment(begun)
+        elif self._view.choice is not None:
+            self.action_write()
+        elif not self._view.choose():
+            self._say("This change has no lines that could be commented on.")
+        else:
+            self._note = ""
+            self._draw()
+
+    def action_write(self) -> None:
+        view = self._view
+        part, choice, quote = view.part, view.choice, view.quote
+        if part is None or choice is None or quote is None:
+            return
+        view.end_choice()
+        self._draw()
+        self._open_comment(self._commenting.begin(part, choice.place, quote))
+
+    def _open_comment(self, one: Writing) -> None:
+        self.app.push_screen(
+            CommentDialog(one, self._commenting, self._save_comment), lambda _: self._comments_changed()
+        )
+
+    def _save_comment(self, one: Writing) -> None:
+        self.run_worker(self._commenting.save(one))
+
+    def action_comments(self) -> None:
+        """All comments, from the first one of the current change."""
+        part, commenting = self._view.part, self._commenting
+        here = [one for one in commenting.sorted if part is not None and commenting.part_of(one) == part]
+        first = str(here[0]["comment_id"]) if here else None
+        dialog = CommentsDialog(commenting, first, self._edit_comment, self._go_to_comment, self.action_send_comments)
+        self.app.push_screen(dialog)
+
+    def _edit_comment(self, comment: Comment) -> None:
+        texts = comment["text"], str(comment.get("suggestion") or "").replace("\r\n", "\n")
+        if all(map(answers.is_plain, texts)):
+            self._open_comment(self._commenting.edit(comment))
+        else:
+            self._commenting.report(comment, answers.UNSHOWABLE)
+
+    def _go_to_comment(self, comment: Comment) -> None:
+        if (part := self._commenting.part_of(comment)) is not None:
+            self._view.go(part.key)
+
+    def action_send_comments(self) -> None:
+        """Asks once, with the number; only the drafts of this moment are sent."""
+        commenting = self._commenting
+        count, version = len(commenting.drafts), commenting.version
+        if (unsaved := commenting.unsaved) is not None:
+            if any(part.key == unsaved.part for part in self._parts):
+                self._view.go(unsaved.part)
+            self._say(review_words.UNFINISHED)
+        elif count and not self._is_sending:
+
+            def answered(yes: bool | None) -> None:
+                if yes and not self._is_sending:
+                    self._is_sending, self._note = True, ""
+                    self._draw()
+                    self.run_worker(self._send_comments(version, count))
+
+            words = "The agent gets them together, as one prompt." if count > 1 else "The agent gets it as a prompt."
+            self.app.push_screen(ConfirmDialog(f"Send {counted(count, 'comment')}?", words, "Send"), answered)
+
+    async def _send_comments(self, version: str, count: int) -> None:
+        try:
+            self._note = await self._commenting.send(version, count)
+        finally:
+            self._is_sending = False
+            self._redraw()
+
+    def action_commit(self) -> None:
+        committing = self._committing
+        committing.begin()
+        self.app.push_screen(CommitDialog(committing, self._run_commit, self._pushing, self.action_push))
+
+    def _run_commit(self) -> None:
+        self._pushing.forget()
+        self.run_worker(self._committing.run())
+
+    def action_push(self) -> None:
+        self._pushing.begin()
+        self.app.push_screen(PushDialog(self._pushing, self._run_push))
+
+    def _run_push(self) -> None:
+        self.run_worker(self._pushing.run())
+
+    # Moving.
+
+    def action_end(self, last: bool) -> None:
+        self._view.go_to_end(last=last)
+
+    def action_page(self, by: int) -> None:
+        view = self._view
+        (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
+
+    def action_help(self) -> None:
+        self.app.push_screen(HelpDialog(REVIEW_KEYS))
+
+    def action_back(self) -> None:
+        """Leaves the field, whose text is kept, the choice of lines, or the review."""
+        if self._view.choice is not None:
+            self._view.end_choice()
+            self._draw()
+            return
+        if self._editing is None:
+            self.dismiss()
+            return
+        self._keep_draft()
+        self._editing = None
+        self._draw()
+        self._view.focus()

@@ -1,0 +1,108 @@
+"""``drawbridge doctor`` in a project of the test's own home, where no agent and no editor is but those that a test adds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from drawbridge.agents import catalog
+from drawbridge.cli import main
+from drawbridge.doctor import agents, bridges, hooks, machine, report, servers
+from drawbridge.info import guards
+from tests.waiting import PATIENCE
+
+
+class Said(NamedTuple):
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.output)["findings"]
+        return found
+
+    @property
+    def wrong(self) -> list[str]:
+        """The ids of what is worse than a note."""
+        return [one["id"] for one in self.findings if one["severity"] in ("problem", "warning")]
+
+    def one(self, id: str) -> dict[str, Any]:
+        """The only finding of this id."""
+        [found] = [one for one in self.findings if one["id"] == id]
+        return found
+
+    def ids(self) -> set[str]:
+        return {one["id"] for one in self.findings}
+
+
+Doctor = Callable[..., Said]
+
+
+@pytest.fixture
+def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = home / "project"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.fixture
+def programs_on_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only directory on PATH: git (on a machine without it, what answers as it does), a shell, and what a test puts
+    there."""
+    place = home / "bin"
+    place.mkdir()
+    for name in ("cat", "git", "sh", "sleep", "true"):
+        if found := shutil.which(name):
+            (place / name).symlink_to(found)
+    if not (place / "git").exists():
+        (place / "git").write_text("#!/bin/sh\necho git version 2.39.5\n")
+        (place / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(place))
+    for row in catalog.ROWS:
+        monkeypatch.setattr(row, "places", ())
+    return place
+
+
+@pytest.fixture
+def agent(programs_on_path: Path) -> Callable[..., Path]:
+    """``agent("claude", "echo 2.1.329")``: a program of that name, which is a shell script."""
+
+    def made(name: str, script: str) -> Path:
+        path = programs_on_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return made
+
+
+@pytest.fixture
+def doctor(
+    project: Path, programs_on_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Doctor:
+    """``doctor()``: what ``drawbridge doctor --json`` finds; with words, what it prints with those."""
+    monkeypatch.setenv("DRAWBRIDGE_HOOK_SOCKET_DIR", os.environ["XDG_RUNTIME_DIR"])
+    monkeypatch.setenv("DRAWBRIDGE_SOCKET_DIR", os.environ["XDG_RUNTIME_DIR"])
+    # Other tests run at the same time. A test of a limit sets a shorter one itself.
+    monkeypatch.setenv("DRAWBRIDGE_HOOK_DEADLINE", "5000")
+    for limits in (agents, bridges, machine, servers):
+        monkeypatch.setattr(limits, "SECONDS", PATIENCE)
+    monkeypatch.setattr(guards, "RUN_SECONDS", PATIENCE)
+    monkeypatch.setattr(hooks, "SLOW_MILLISECONDS", PATIENCE * 1000)
+    monkeypatch.setattr(report, "SECONDS", PATIENCE)
+
+    def run(*words: str) -> Said:
+        capsys.readouterr()
+        code = main(["doctor", *(words or ["--json"])])
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return run

@@ -1,0 +1,231 @@
+"""Bridges: real ones that are ended, stopped or misnamed, and files that lead nowhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from drawbridge.doctor import bridges
+from drawbridge.ide.discovery import gemini_directory, lock_directory
+from tests.doctor.conftest import Doctor
+from tests.ide.processes import bridge
+from tests.info.test_info import gone_pid
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A port that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+def lock_file(port: int, **changed: Any) -> Path:
+    """A lock file as a bridge in this process would write it."""
+    place = Path(lock_directory())
+    place.mkdir(parents=True, exist_ok=True)
+    content = {
+        "pid": os.getpid(),
+        "drawbridgePid": os.getpid(),
+        "workspaceFolders": [os.getcwd()],
+        "ideName": "Neovim",
+        "transport": "ws",
+        "authToken": "secret-token",
+    }
+    path = place / f"{port}.lock"
+    path.write_text(json.dumps(content | changed))
+    return path
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        port: int = made.getsockname()[1]
+    return port
+
+
+def test_no_bridge_is_a_note(doctor: Doctor) -> None:
+    assert doctor().one("bridge-none")["severity"] == "note"
+
+
+async def test_a_running_bridge_works_for_both_agents(doctor: Doctor, project: Path) -> None:
+    async with bridge("--folder", project) as running:
+        said = doctor()
+        assert running.token not in said.output
+    assert "accepts Claude Code and Gemini CLI." in said.one("bridge-works")["title"]
+    assert [id for id in said.wrong if id.startswith("bridge")] == []
+
+
+async def test_doctor_does_not_replace_the_only_client(doctor: Doctor, project: Path) -> None:
+    async with bridge("--folder", project, "--single-client") as running, running.dial() as claude:
+        assert "bridge-works" in doctor().ids()
+        await (await claude.ping())
+
+
+def test_the_file_of_a_dead_bridge_is_named(doctor: Doctor) -> None:
+    gone = gone_pid()
+    path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
+    said = doctor()
+    assert said.one("bridge-dead")["title"] == f"{path} is left behind: process {gone} has ended."
+    assert said.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
+    assert said.code == 3
+
+
+def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listener: socket.socket) -> None:
+    path = lock_file(listener.getsockname()[1], drawbridgePid=gone_pid())
+    assert doctor().one("bridge-dead")["todo"] == f"`rm {path}` removes it."
+    listener.settimeout(0)
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            break
+        with connection:
+            assert connection.recv(1) == b""
+
+
+def test_the_file_of_another_dead_program_is_a_note(doctor: Doctor) -> None:
+    path = lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
+    said = doctor()
+    assert str(path) in said.one("bridge-foreign-dead")["title"]
+    assert said.code == 0
+
+
+def test_a_port_that_refuses_is_named(doctor: Doctor) -> None:
+    port = closed_port()
+    lock_file(port)
+    title = f"Neovim's bridge on port {port} refuses connections, although its process is running."
+    assert doctor().one("bridge-refused")["title"] == title
+
+
+def test_a_bridge_that_does_not_answer_is_named(
+    doctor: Doctor, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridges, "SECONDS", 0.3)
+    lock_file(listener.getsockname()[1])
+    assert "does not answer Claude Code within 0.3 seconds" in doctor().one("bridge-silent")["title"]
+
+
+def test_a_bridge_that_sends_a_byte_now_and_then_is_named(
+    doctor: Doctor, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridges, "SECONDS", 0.5)
+    lock_file(listener.getsockname()[1])
+    over = threading.Event()
+
+    def dribble() -> None:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            connections = []
+            listener.settimeout(0.05)
+            while not over.wait(0.05):
+                with contextlib.suppress(TimeoutError):
+                    connections.append(opened.enter_context(listener.accept()[0]))
+                for connection in connections:
+                    with contextlib.suppress(OSError):
+                        connection.send(b"H")
+
+    peer = threading.Thread(target=dribble)
+    peer.start()
+    try:
+        assert doctor().wrong == ["bridge-silent"]
+    finally:
+        over.set()
+        peer.join()
+
+
+async def test_a_bridge_that_is_stopped_is_named_for_both_agents(
+    doctor: Doctor, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridges, "SECONDS", 0.3)
+    async with bridge("--folder", project) as running:
+        running.process.send_signal(signal.SIGSTOP)
+        try:
+            said = doctor()
+        finally:
+            running.process.send_signal(signal.SIGCONT)
+    agents = [one["title"] for one in said.findings if one["id"] == "bridge-silent"]
+    assert ["Claude Code" in title for title in sorted(agents)] == [True, False]
+
+
+async def test_a_wrong_token_is_named_for_each_agent(doctor: Doctor, project: Path, home: Path) -> None:
+    """The bridge's own files are elsewhere, since it writes them again after its start."""
+    elsewhere = home / "elsewhere"
+    async with bridge("--folder", project, CLAUDE_CONFIG_DIR=str(elsewhere), TMPDIR=str(elsewhere)) as running:
+        lock = lock_file(running.port, drawbridgePid=running.process.pid)
+        other = Path(gemini_directory()) / f"gemini-ide-server-{os.getpid()}-{running.port}.json"
+        other.parent.mkdir(parents=True)
+        other.write_text(lock.read_text())
+        said = doctor()
+    titles = [one["title"] for one in said.findings if one["id"] == "bridge-token"]
+    name = f"Neovim's bridge on port {running.port}"
+    assert titles == [f"{name} refuses the token in {file}." for file in (lock, other)]
+    assert "secret-token" not in said.output
+
+
+async def test_a_port_of_another_program_is_named(doctor: Doctor, project: Path) -> None:
+    """A bridge that serves only Gemini CLI refuses Claude Code."""
+    async with bridge("--folder", project, "--agent", "gemini") as running:
+        lock_file(running.port, drawbridgePid=running.process.pid, authToken=running.token)
+        said = doctor()
+    assert "is not a bridge for Claude Code" in said.one("bridge-invalid")["title"]
+
+
+def test_a_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
+    path = lock_file(closed_port())
+    path.write_text("{")
+    assert doctor().one("bridge-unreadable")["title"] == f"{path} is not valid."
+
+
+async def test_a_directory_outside_every_workspace_is_a_note(doctor: Doctor, project: Path, home: Path) -> None:
+    other = home / "other"
+    other.mkdir()
+    async with bridge("--folder", other):
+        titles = [one["title"] for one in doctor().findings if one["id"] == "bridge-outside"]
+    assert titles == [f"No bridge for {name} serves {project}, only {other}." for name in ("Claude Code", "Gemini CLI")]
+
+
+async def test_two_bridges_for_one_directory_are_named(doctor: Doctor, project: Path) -> None:
+    async with bridge("--folder", project), bridge("--folder", project):
+        said = doctor()
+    titles = [one["title"] for one in said.findings if one["id"] == "bridge-ambiguous"]
+    assert [title.split(" serve ")[0] for title in titles] == [
+        "Several bridges for Claude Code",
+        "Several bridges for Gemini CLI",
+    ]
+
+
+async def test_a_bridge_with_another_config_directory_is_named(doctor: Doctor, project: Path, home: Path) -> None:
+    elsewhere = home / "elsewhere"
+    async with bridge("--folder", project, "--agent", "claude", CLAUDE_CONFIG_DIR=str(elsewhere)) as running:
+        said = doctor()
+        assert psutil.pid_exists(running.process.pid)
+    assert str(elsewhere / "ide") in said.one("bridge-other-config")["title"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"HTTPS_PROXY": "http://proxy:3128"}, False),
+        ({"http_proxy": "http://proxy:3128"}, True),
+        ({"ALL_PROXY": "socks5://proxy"}, True),
+        ({"http_proxy": "http://proxy:3128", "no_proxy": "localhost,127.0.0.1"}, False),
+        ({"http_proxy": "http://proxy:3128", "NO_PROXY": "*"}, False),
+        ({"http_proxy": "http://proxy:3128", "no_proxy": "*.example"}, True),
+    ],
+)
+def test_a_proxy_that_catches_this_machine_is_named(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: bool
+) -> None:
+    for name in ("http_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert ("proxy" in doctor().ids()) == named

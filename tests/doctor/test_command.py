@@ -1,0 +1,242 @@
+"""The command: its output, exit codes, time limit, and what ``--fix`` changes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drawbridge.cli import main
+from drawbridge.core.terminal_text import Terminal
+from drawbridge.doctor import report, screen
+from drawbridge.doctor.finding import CAUSES, Check, Finding, finding
+from drawbridge.setup import installed
+from drawbridge.setup.agents import AGENTS
+from tests import programs
+from tests.doctor.conftest import Doctor, Said
+from tests.doctor.test_bridges import closed_port, lock_file
+from tests.doctor.test_hooks import replace_program
+from tests.ide.processes import run
+from tests.info.test_info import gone_pid
+from tests.rigs.tmux import Tmux
+from tests.server.processes import serving
+from tests.waiting import PATIENCE
+
+Agent = Callable[..., Path]
+
+
+def dead_lock() -> Path:
+    gone = gone_pid()
+    return lock_file(closed_port(), pid=gone, drawbridgePid=gone)
+
+
+def everything(home: Path) -> dict[str, bytes]:
+    """The files below the home directory, with their content; without bytecode and git's programs."""
+    files = (file for file in home.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return {str(file): file.read_bytes() for file in files if "bin" not in file.parts}
+
+
+# Output
+
+
+def test_every_finding_has_the_same_keys_and_a_known_id(doctor: Doctor, agent: Agent) -> None:
+    agent("claude", "exit 1")
+    dead_lock()
+    said = doctor()
+    assert [set(one) for one in said.findings] == [{"id", "severity", "title", "why", "todo"}] * len(said.findings)
+    for one in said.findings:
+        assert one["severity"] == CAUSES[one["id"]].severity
+        assert one["severity"] == "ok" or (one["why"] and one["todo"]), one
+    severities = [one["severity"] for one in said.findings]
+    assert severities == sorted(severities, key=report.SEVERITIES.index)
+
+
+def test_every_cause_has_a_test_that_names_it() -> None:
+    tests = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    assert [id for id in CAUSES if f'"{id}"' not in tests] == []
+
+
+def test_people_see_what_is_wrong_first_and_what_to_do(doctor: Doctor) -> None:
+    path = dead_lock()
+    said = doctor("--fix")
+    first, *rest = said.output.splitlines()
+    assert first.startswith(f"! {path} is left behind")
+    assert rest[1].startswith("  → `")
+    assert "1 warning, 2 notes. 3 checks passed." in said.output
+    assert "\x1b" not in said.output
+
+
+@pytest.mark.parametrize(("columns", "variables"), [(80, {}), (40, {}), (80, {"NO_COLOR": "1"})])
+def test_text_is_wrapped_for_the_terminal(project: Path, columns: int, variables: dict[str, str]) -> None:
+    programs.tmux()
+    command = [sys.executable, "-m", "drawbridge", "doctor"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    with Tmux.server(columns=columns, rows=60) as tmux:
+        pane = tmux.start("doctor", command, cwd=project, environment=environment | variables)
+        pane.wait_for("passed")
+        screen, painted = pane.screen, pane.coloured
+        pane.wait_for_exit()
+    why = "    An agent in a terminal has no editor"
+    assert f"{why} to show its changes in.\n" in screen if columns == 80 else f"{why}\n    to show" in screen
+    assert ("\x1b[" in painted) is not bool(variables)
+
+
+def test_a_command_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person copies it as it is."""
+    command = "`a command with many words that does not fit in forty columns at all`"
+    terminal = Terminal(io.StringIO())
+    terminal.is_terminal = True
+    monkeypatch.setattr(terminal, "width", lambda: 40)
+    drawn = screen.draw([finding("disk-full", "word " * 30, "word " * 30, f"Run {command}, then try again.")], terminal)
+    [line] = [line for line in drawn.splitlines() if "`" in line]
+    assert command in line
+    assert max(len(other) for other in drawn.splitlines() if other != line) <= 40
+
+
+def test_yes_without_fix_is_a_mistake(doctor: Doctor) -> None:
+    said = doctor("--yes")
+    assert (said.code, said.output) == (2, "")
+    assert said.errors == "drawbridge doctor: --yes answers the question of --fix. Nothing was changed; use both.\n"
+
+
+# Time
+
+
+def test_a_check_that_hangs_is_named_and_the_others_count() -> None:
+    over, works = threading.Event(), finding("machine-works", "git works.")
+
+    def hangs() -> list[Finding]:
+        over.wait(PATIENCE)
+        return []
+
+    late, other = report.run([Check("a thing", hangs), Check("another", lambda: [works])], 0.5)
+    over.set()
+    assert (late.id, late.title) == ("check-late", "Could not check a thing within 0.5 seconds.")
+    assert other == works
+
+
+def test_a_check_that_fails_is_named_without_its_data() -> None:
+    def fails() -> list[Finding]:
+        raise RuntimeError("secret-token")
+
+    [found] = report.run([Check("a thing", fails)], 30)
+    assert (found.id, found.title) == ("check-failed", "Could not check a thing: RuntimeError.")
+
+
+@pytest.mark.thorough
+async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent, home: Path) -> None:
+    """With the limits that people have; ``doctor`` only prepares the place."""
+    assert main(["setup", "claude", "--yes"]) == 0
+    agent("claude", "sleep 60")
+    replace_program("claude", "sleep 60")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        lock_file(listener.getsockname()[1])
+        async with serving(home / "data") as server:
+            server.process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            code, output, _ = await run("doctor", "--json")
+            took = time.monotonic() - began
+            server.process.send_signal(signal.SIGCONT)
+    assert took < 15  # the machine may be busy
+    said = Said(code or 0, output, "")
+    assert {"agent-fails", "hook-broken", "bridge-silent", "server-silent"} <= set(said.wrong)
+
+
+# Fixes
+
+
+def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Path) -> None:
+    path = dead_lock()
+    before = everything(home)
+    said = doctor("--fix")
+    assert said.code == 2
+    assert f"delete {path}" in said.output
+    nobody = "Nothing was changed: there is no terminal in which to confirm the changes. Run this again with --yes.\n"
+    assert said.errors == nobody
+    assert everything(home) == before
+
+
+def test_doctor_alone_changes_nothing(doctor: Doctor, home: Path) -> None:
+    dead_lock()
+    assert main(["setup", "claude", "--yes"]) == 0
+    installed.stub_path("claude").unlink()
+    before = everything(home)
+    doctor()
+    doctor("--json", "--fix")
+    assert everything(home) == before
+
+
+def test_fix_removes_only_the_files_of_our_dead_bridges(doctor: Doctor, home: Path) -> None:
+    ours, foreign = dead_lock(), lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
+    before = everything(home)
+    said = doctor("--json", "--fix", "--yes")
+    assert before.keys() - everything(home).keys() == {str(ours)}
+    assert foreign.exists()
+    assert json.loads(said.output)["fixes"] == [
+        {"title": "Remove what ended bridges left behind", "changes": [f"delete {ours}"], "done": True}
+    ]
+    assert (said.code, said.wrong) == (0, [])
+
+
+def test_fix_sets_hooks_up_again_whose_program_is_gone(doctor: Doctor) -> None:
+    for name in AGENTS:
+        assert main(["setup", name, "--yes"]) == 0
+        installed.stub_path(name).unlink()
+    assert doctor().wrong.count("hook-gone") == len(AGENTS)
+    said = doctor("--json", "--fix", "--yes")
+    assert "hook-gone" not in said.ids()
+    assert [one["id"] for one in said.findings].count("hook-works") == len(AGENTS)
+
+
+def test_fix_keeps_the_settings_of_the_hooks(doctor: Doctor) -> None:
+    """The interpreter is gone, as after an update of Python; the stub with the settings is still there."""
+    assert main(["setup", "codex", "--policy", "any", "--yes"]) == 0
+    file = AGENTS["codex"].settings_file(None)
+    python = installed.fast_command("codex")[0]
+    file.write_text(file.read_text().replace(python, "/nonexistent/python"))
+    assert doctor().one("hook-gone")["title"] == "Codex's hooks do not run: /nonexistent/python is gone."
+    doctor("--fix", "--yes")
+    kept = installed.settings_in(installed.stub_path("codex"))
+    assert kept is not None
+    assert kept.policy == "any"
+    assert python in file.read_text()
+
+
+def test_a_project_s_own_command_is_not_run(doctor: Doctor, project: Path) -> None:
+    assert main(["setup", "codex", "--scope", "project", "--yes"]) == 0
+    file = AGENTS["codex"].settings_file(project)
+    stub = installed.stub_path("codex", project)
+    file.write_text(file.read_text().replace(installed.fast_command("codex")[0], f"/bin/sh -c 'touch {project}/ran'"))
+    assert stub.exists()
+    assert "hook-untested" in doctor().ids()
+    assert not (project / "ran").exists()
+
+
+def test_fix_asks_at_a_terminal(project: Path) -> None:
+    programs.tmux()
+    path = dead_lock()
+    command = [sys.executable, "-m", "drawbridge", "doctor", "--fix"]
+    with Tmux.server(columns=100, rows=50) as tmux:
+        for answer, outcome in (("n", "Nothing was changed."), ("y", "Done. Now:")):
+            pane = tmux.start(f"doctor-{answer}", command, cwd=project, environment=os.environ)
+            pane.wait_for(r"Do this\? \[y/N\]")
+            assert path.exists()
+            pane.press(answer, "Enter")
+            pane.wait_for(outcome)
+            pane.wait_for_exit()
+    assert not path.exists()
+
+
+def test_there_may_be_nothing_to_fix(doctor: Doctor) -> None:
+    said = doctor("--fix")
+    assert said.code == 0
+    assert said.output.endswith("There is nothing that --fix can do.\n")

@@ -1,0 +1,145 @@
+"""Hooks: the commands that ``drawbridge setup`` has installed are broken in each way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drawbridge.cli import main
+from drawbridge.doctor import hooks
+from drawbridge.info import guards
+from drawbridge.setup import installed
+from drawbridge.setup.agents import AGENTS
+from tests.doctor.conftest import Doctor
+
+Agent = Callable[..., Path]
+
+
+@pytest.fixture
+def set_up(project: Path, programs_on_path: Path) -> Callable[..., Path]:
+    """``set_up("claude")``: runs setup, and returns the stub that its hooks start."""
+
+    def run(name: str) -> Path:
+        assert main(["setup", name, "--yes"]) == 0
+        return installed.stub_path(name)
+
+    return run
+
+
+def settings_file(name: str) -> Path:
+    return AGENTS[name].settings_file(None)
+
+
+def replace_program(name: str, script: str) -> None:
+    """Every hook runs this shell script instead; the stub stays an argument, so that it is still Drawbridge's."""
+    content = json.loads(settings_file(name).read_text())
+    for groups in content["hooks"].values():
+        handler = groups[0]["hooks"][0]
+        handler["command"], handler["args"] = "/bin/sh", ["-c", script, str(installed.stub_path(name))]
+    settings_file(name).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_hooks_that_setup_installed_work(doctor: Doctor, set_up: Callable[..., Path], agent: Agent, name: str) -> None:
+    agent(name, "echo " + ".".join(map(str, AGENTS[name].blocks_since or (1, 0, 0))))
+    assert AGENTS[name].title in doctor().one("hook-absent")["title"]
+    set_up(name)
+    said = doctor()
+    assert str(settings_file(name)) in said.one("hook-works")["title"]
+    assert "hook-absent" not in said.ids()
+
+
+def test_a_stub_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+    stub = set_up("claude")
+    stub.unlink()
+    said = doctor()
+    assert said.one("hook-gone")["title"] == f"Claude Code's hooks do not run: {stub} is gone."
+    assert "setup claude`" in said.one("hook-gone")["todo"]
+    assert said.code == 3
+
+
+def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+    set_up("codex")
+    shutil.rmtree(installed.copy_path())
+    assert str(installed.copy_path()) in doctor().one("hook-gone")["title"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo oh dear >&2; exit 7", "it ended with code 7: oh dear"),
+        ("echo hello", "its answer is not JSON"),
+        ("echo 5", "its answer is not a JSON object"),
+        ("sleep 60 | cat", "it did not answer within 0.5 seconds"),
+    ],
+)
+def test_a_command_that_fails_is_named(
+    doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    """``sleep 60 | cat``: what the command has started keeps its output open, and is ended as well."""
+    if "sleep" in script:
+        monkeypatch.setattr(guards, "RUN_SECONDS", 0.5)
+    set_up("claude")
+    replace_program("claude", script)
+    said = doctor()
+    assert said.one("hook-broken")["title"] == f"Claude Code's hooks do not work: {reason}."
+    assert said.code == 3
+
+
+def test_a_slow_command_is_named(doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "SLOW_MILLISECONDS", 200)
+    set_up("claude")
+    replace_program("claude", "sleep 0.3; echo '{}'")
+    assert "Claude Code's hooks answer slowly" in doctor().one("hook-slow")["title"]
+
+
+def test_hooks_for_too_few_events_are_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+    set_up("claude")
+    content = json.loads(settings_file("claude").read_text())
+    del content["hooks"]["Stop"]
+    settings_file("claude").write_text(json.dumps(content))
+    assert "it is not called for Stop" in doctor().one("hook-outdated")["title"]
+
+
+def test_a_setting_that_switches_hooks_off_is_named(doctor: Doctor, set_up: Callable[..., Path]) -> None:
+    settings_file("claude").parent.mkdir(exist_ok=True)
+    settings_file("claude").write_text('{"disableAllHooks": true}')
+    said = doctor()
+    assert (said.code, "hooks-forbidden" in said.ids()) == (0, True)
+    set_up("claude")
+    said = doctor()
+    assert "disableAllHooks" in said.one("hooks-off")["title"]
+    assert said.code == 3
+
+
+def test_managed_settings_that_forbid_hooks_are_named(
+    doctor: Doctor, set_up: Callable[..., Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = home / "managed-settings.json"
+    managed.write_text('{"allowManagedHooksOnly": true}')
+    changed = AGENTS["claude"]._replace(managed=(str(managed), str(managed)))
+    monkeypatch.setitem(AGENTS, "claude", changed)
+    set_up("claude")
+    found = doctor().one("hooks-off")
+    assert found["title"] == f"allowManagedHooksOnly in {managed} switches off all hooks of Claude Code."
+
+
+def test_a_settings_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
+    settings_file("gemini").parent.mkdir()
+    settings_file("gemini").write_text('{"hooks": }')
+    assert (
+        f"{settings_file('gemini')} can't be read: line 1, column 11"
+        in doctor().one("hook-settings-unreadable")["title"]
+    )
+
+
+def test_a_guard_that_failed_today_is_named(doctor: Doctor) -> None:
+    ended = subprocess.run([sys.executable, "-m", "drawbridge", "hook"], input=b"{nonsense", capture_output=True)
+    assert ended.stdout == b"{}\n"
+    assert "The guard failed once within a day" in doctor().one("guard-failed")["title"]

@@ -1,0 +1,53 @@
+"""The machine: git, disk, settings, and another ``drawbridge`` on PATH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drawbridge.doctor import machine
+from tests.doctor.conftest import Doctor
+
+
+def test_git_python_and_disk_are_shown(doctor: Doctor) -> None:
+    titles = [one["title"] for one in doctor().findings if one["id"] == "machine-works"]
+    assert [title.split()[0] for title in titles][:2] == ["git", "Python"]
+    assert "GB are free" in titles[2]
+
+
+@pytest.mark.parametrize("script", [None, "exit 1"], ids=["missing", "broken"])
+def test_a_git_that_does_not_run_is_named(doctor: Doctor, programs_on_path: Path, script: str | None) -> None:
+    git = programs_on_path / "git"
+    git.unlink()
+    if script:
+        git.write_text(f"#!/bin/sh\n{script}\n")
+        git.chmod(0o755)
+    said = doctor()
+    assert "git" in said.one("git-missing")["title"]
+    assert said.code == 3
+
+
+def test_a_full_disk_is_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "disk-full" not in doctor().ids()
+    [found] = machine.disk(low=10**18)
+    assert found.id == "disk-full"
+    assert "MB are free" in found.title
+
+
+def test_settings_that_are_not_valid_are_named_once(
+    doctor: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = home / "config.toml"
+    config.write_text("[hook]\nanswr = 1\n")
+    monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))
+    said = doctor()
+    assert said.wrong == ["settings-invalid"]
+    title = f"The settings of `drawbridge hook` can't be used: {config}: [hook] unknown setting answr."
+    assert said.one("settings-invalid")["title"] == title
+
+
+def test_another_drawbridge_on_path_is_named(doctor: Doctor, agent: Callable[..., Path]) -> None:
+    path = agent("drawbridge", "echo drawbridge 0.0.1")
+    assert f"{path} is not this Drawbridge" in doctor().one("other-drawbridge")["title"]

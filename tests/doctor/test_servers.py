@@ -1,0 +1,190 @@
+"""Servers: real ones, with each fault that a phone would meet."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from drawbridge.doctor import servers
+from drawbridge.transport import private_socket, running
+from tests.doctor.conftest import Doctor
+from tests.server.processes import serving
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def data(home: Path) -> Path:
+    return home / "data"
+
+
+def certificate(
+    place: Path, *, begins: timedelta = -DAY, ends: timedelta = DAY, address: str = "127.0.0.1"
+) -> list[str | Path]:
+    """The flags for a certificate of the owner's; the times count from now."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Test")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + begins)
+        .not_valid_after(now + ends)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    (place / "cert").write_bytes(made.public_bytes(encoding))
+    (place / "key").write_bytes(
+        key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return ["--cert", place / "cert", "--key", place / "key"]
+
+
+def trust(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    """As if the owner had installed the certificate on the machine."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(place / "cert"))
+
+
+async def test_a_running_server_works(doctor: Doctor, data: Path) -> None:
+    async with serving(data) as server:
+        said = doctor()
+        assert server.token not in said.output
+    assert said.one("server-works")["title"].startswith("The server answers at https://127.0.0.1:")
+    assert "serve --host 0.0.0.0`" in said.one("server-loopback")["todo"]
+    assert said.wrong == []
+    assert said.code == 0
+
+
+def test_no_server_is_a_note(doctor: Doctor) -> None:
+    assert doctor().one("server-none")["severity"] == "note"
+
+
+async def test_a_server_without_tls_and_token_works(doctor: Doctor, data: Path) -> None:
+    async with serving(data, "--no-tls", "--insecure-no-auth"):
+        said = doctor()
+    assert said.one("server-works")["title"].startswith("The server answers at http://127.0.0.1:")
+    assert said.wrong == []
+
+
+async def test_a_token_that_was_replaced_is_named(doctor: Doctor, data: Path) -> None:
+    async with serving(data):
+        (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
+        said = doctor()
+    assert f"refuses the token in {data / 'token'}." in said.one("server-token")["title"]
+    assert "another-token" not in said.output
+    assert said.code == 3
+
+
+async def test_a_server_that_hangs_is_named(doctor: Doctor, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SECONDS", 0.5)
+    async with serving(data) as server:
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            said = doctor()
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+    assert f"process {server.process.pid} does not answer" in said.one("server-silent")["title"]
+    assert "no answer within 0.5 seconds" in said.one("server-silent")["title"]
+
+
+@pytest.mark.parametrize(
+    ("options", "id"),
+    [
+        ({"begins": -2 * DAY, "ends": -DAY}, "server-certificate-expired"),
+        ({"begins": DAY, "ends": 2 * DAY}, "server-certificate-early"),
+        ({"address": "192.0.2.1"}, "server-certificate-name"),
+        ({}, None),
+    ],
+    ids=["expired", "early", "name", "good"],
+)
+async def test_a_certificate_that_does_not_fit_is_named(
+    doctor: Doctor,
+    data: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, timedelta],
+    id: str | None,
+) -> None:
+    flags = certificate(home, **options)  # type: ignore[arg-type]
+    trust(monkeypatch, home)
+    async with serving(data, *flags):
+        said = doctor()
+    assert said.wrong == ([id] if id else [])
+
+
+async def test_a_certificate_that_nobody_trusts_is_named(doctor: Doctor, data: Path, home: Path) -> None:
+    async with serving(data, *certificate(home)):
+        said = doctor()
+    assert said.wrong == ["server-certificate-untrusted"]
+
+
+async def test_a_private_socket_that_is_gone_is_named(doctor: Doctor, data: Path) -> None:
+    async with serving(data) as server:
+        [path] = private_socket.addresses()
+        os.unlink(path)
+        said = doctor()
+    assert f"process {server.process.pid} is gone from" in said.one("server-socket")["title"]
+
+
+async def test_a_clock_that_was_set_back_is_named(doctor: Doctor, data: Path) -> None:
+    async with serving(data):
+        later = time.time() + 7200
+        os.utime(data / "token", (later, later))
+        said = doctor()
+    assert f"{data / 'token'} was written 2.0 hours in the future" in said.one("clock")["title"]
+
+
+def test_an_address_that_refuses_is_named(doctor: Doctor, data: Path) -> None:
+    """What a firewall, or an address that the machine no longer has, looks like."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        port = made.getsockname()[1]
+    data.mkdir()
+    with running.announced(data, f"ws://127.0.0.1:{port}/ws", (f"http://127.0.0.2:{port}/",), None, loopback=False):
+        said = doctor()
+    title = f"The server does not answer at http://127.0.0.2:{port}/: connection refused."
+    assert said.one("server-unreachable")["title"] == title
+    assert said.one("server-silent")["title"].endswith("connection refused.")
+
+
+def test_a_host_name_that_the_server_refuses_is_named(doctor: Doctor, data: Path) -> None:
+    data.mkdir()
+    with refusing() as port, running.announced(data, f"ws://127.0.0.1:{port}/ws", (), None, loopback=False):
+        found = doctor().one("server-host")
+    assert "serve --public-host 127.0.0.1`" in found["todo"]
+
+
+@contextmanager
+def refusing() -> Iterator[int]:
+    """Answers every request with 403, as a server does whose name is not known to it."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()

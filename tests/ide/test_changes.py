@@ -1,0 +1,321 @@
+"""What an editor shows of a review, and what the person learns about their decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from drawbridge.core.errors import Refused
+from drawbridge.editors.port import (
+    Review,
+    ReviewCommented,
+    ReviewCommentRemoved,
+    ReviewDecided,
+    ReviewOutdated,
+    ReviewSubmitted,
+    ReviewWanted,
+)
+from drawbridge.ide import server_link
+from drawbridge.ide.changes import Changes, read
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.server_link import ServerLink
+from drawbridge.protocols import local_ipc as wire
+from tests.editors.memory import MemoryEditor
+from tests.waiting import until
+
+from .test_server_link import ABOUT, Server
+
+HUNK: dict[str, Any] = {
+    "id": "h1", "kind": "lines", "old_start": 2, "new_start": 2, "removed": "two\n", "added": "TWO\n", "answers": []
+}  # fmt: skip
+FILE: dict[str, Any] = {
+    "path": "a.py", "change": "changed", "old_mode": "100644", "new_mode": "100644", "added": 1, "removed": 1,
+    "hunks": [HUNK],
+}  # fmt: skip
+
+
+def answer(
+    *files: dict[str, Any], id: str = "", version: str = "v1", more: int = 0, comments: Sequence[dict[str, Any]] = ()
+) -> wire.ReviewAnswer:
+    review = {"version": version, "files": files, "more": more, "comments": comments, "drafts": "d1"}
+    return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
+
+
+def test_a_hunk_is_at_its_new_lines_or_above_the_line_that_follows() -> None:
+    removed = HUNK | {"id": "h2", "old_start": 5, "new_start": 4, "removed": "five\n", "added": ""}
+    review, _ = read(answer(FILE | {"hunks": [HUNK, removed]}))
+    [file] = review.files
+    assert (file.path, file.name) == ("/ws/a.py", "a.py")
+    assert [(hunk.row, hunk.text) for hunk in file.hunks] == [(1, "+1 −1  TWO"), (4, "+0 −1  five")]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"hunks": [], "too_large": True}, "The changes to this file are too large to show here."),
+        ({"hunks": [], "change": "deleted"}, "deleted  The changes to this file are too large to show here."),
+    ],
+)
+def test_a_file_without_hunks_has_words(more: dict[str, Any], text: str) -> None:
+    review, _ = read(answer(FILE | more))
+    assert review.files[0].text == text
+
+
+@pytest.mark.parametrize("modes", [("120000", "120000"), ("100644", "120000"), (None, "160000")])
+def test_a_link_is_not_what_a_buffer_shows(modes: tuple[str | None, str]) -> None:
+    review, _ = read(answer(FILE | {"old_mode": modes[0], "new_mode": modes[1]}))
+    assert not review.files[0].has_lines
+
+
+def test_names_and_lines_from_outside_are_harmless() -> None:
+    review, _ = read(answer(FILE | {"path": "a\x1b.py", "hunks": [HUNK | {"added": "\x1b[31m\u202ered\n"}]}))
+    [file] = review.files
+    assert (file.path, file.name) == ("/ws/a\x1b.py", "a\x1b.py")
+    assert not set("\x1b\u202e").intersection(file.shown + file.hunks[0].text)
+
+
+def test_a_new_end_of_the_last_line_is_told() -> None:
+    review, _ = read(answer(FILE | {"hunks": [HUNK | {"added": "two"}]}))
+    assert review.files[0].hunks[0].words == "No newline at end of file."
+
+
+def test_files_that_did_not_fit_are_counted() -> None:
+    assert read(answer(FILE))[1] == ""
+    assert read(answer(FILE, more=1))[1] == "1 more file does not fit here: they come after these."
+
+
+def comment(**fields: Any) -> dict[str, Any]:
+    found = {"comment_id": "c1", "by": "phone", "path": "a.py", "side": "new", "line": 2, "end_line": 3, "text": "Why?"}
+    return found | fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "has_place"),
+    [
+        ({}, "Draft by phone: Why?", True),
+        ({"text": "Why\x1b[2J\nso?", "suggestion": "x\n"}, "Draft by phone: Why\\x1b[2J so? (with a suggestion)", True),
+        ({"text": "", "suggestion": ""}, "Draft by phone: (with a suggestion)", True),
+        ({"state": "sent"}, "phone: Why?", True),
+        ({"outdated": True}, "Draft by phone: Why?", False),
+        ({"side": "old"}, "Draft by phone: Why?", False),
+    ],
+)
+def test_a_comment_is_one_harmless_line(fields: dict[str, Any], text: str, has_place: bool) -> None:
+    review, _ = read(answer(FILE, comments=[comment(**fields)]))
+    [shown] = review.comments
+    assert (shown.path, shown.first, shown.last) == ("/ws/a.py", 1, 2)
+    assert (shown.text, shown.has_place) == (text, has_place)
+
+
+def test_resolved_comments_are_not_shown() -> None:
+    assert read(answer(FILE, comments=[comment(state="resolved")]))[0].comments == ()
+
+
+class Served(Server):
+    """The server has one review, ``answers`` to each request about it, and knows the messages if it ``welcomes``."""
+
+    welcomes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[wire.ReviewAnswer] = []
+
+    def received(self, line: wire.FromPeer) -> None:
+        if isinstance(line, wire.Bridge) and line.reviews and self.welcomes:
+            self.says(wire.Welcome())
+        if isinstance(line, wire.ReviewLine) and self.answers:
+            found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            self.says(msgspec.structs.replace(found, id=line.id))
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.editor = MemoryEditor()
+        self.link = ServerLink(
+            Reviews(self.editor), lambda: msgspec.structs.replace(ABOUT, reviews=True),
+            lambda _: (None, ""), self.editor.type_prompt,
+        )  # fmt: skip
+        self.changes = Changes(self.editor, self.link)
+
+    async def told(self, text: str) -> None:
+        await until(lambda: any(text in one for one, _ in self.editor.told), text)
+
+    async def shows(self, *ids: str) -> Review:
+        def is_shown() -> bool:
+            last = self.editor.reviews[-1] if self.editor.reviews else None
+            return last is not None and [hunk.id for file in last.files for hunk in file.hunks] == list(ids)
+
+        await until(is_shown, f"{ids}")
+        last = self.editor.reviews[-1]
+        assert last is not None
+        return last
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    desk = Desk()
+    await desk.editor.start(desk.changes.on_event)  # type: ignore[arg-type]  # nothing else is reported here
+    task = asyncio.create_task(desk.link.run())
+    yield desk
+    await desk.changes.close()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await desk.editor.close()
+
+
+WANTED = ReviewWanted("/ws", "")
+KEEP = ReviewDecided("keep", "v1", hunk="h1")
+
+
+async def test_without_a_server_the_person_learns_how_to_start_one(desk: Desk) -> None:
+    desk.editor.report(WANTED)
+    await desk.told("No agent server is running. Start one with: drawbridge serve")
+
+
+async def test_an_earlier_server_is_not_asked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_link, "WELCOME_SECONDS", 0.1)
+    server = Served()
+    server.welcomes = False
+    async with server.listening():
+        await server.hears(wire.Bridge)
+        desk.editor.report(WANTED)
+        await desk.told("an earlier version, which shows no reviews in editors. Update and restart it.")
+        assert server.connections == 1
+        assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_link, "REVIEW_SECONDS", 0.1)
+    async with Served().listening():
+        desk.editor.report(WANTED)
+        await desk.told("The agent server has not answered in time.")
+
+
+async def test_the_end_of_the_server_is_the_end_of_a_request(desk: Desk) -> None:
+    server = Served()
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await server.hears(wire.ReviewRequest)
+    await desk.told("The connection to the agent server has ended.")
+
+
+async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
+    server = Served()
+    server.answers = [answer(FILE), answer(version="v2")]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        server.says(wire.ReviewChanged("p2", "tablet"))
+        server.says(wire.ReviewChanged("p1", "phone"))
+        await desk.shows()
+        await desk.told("phone decided about this review.")
+        requests = [one for one in server.heard if isinstance(one, wire.ReviewRequest)]
+        assert [one.project for one in requests] == ["", "p1"]
+
+
+async def test_a_review_is_asked_for_again_at_the_next_server(desk: Desk) -> None:
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+    other = Served()
+    other.answers = [answer(FILE | {"hunks": [HUNK | {"id": "h9"}]}, version="v2")]
+    async with other.listening():
+        await desk.shows("h9")
+
+
+async def test_the_second_decision_is_told_who_was_first(desk: Desk) -> None:
+    server = Served()
+    details = Raw(b'{"gone": "h1", "by": "phone", "decision": "undo"}')
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="gone", details=details)
+    server.answers = [answer(FILE), refused, answer(version="v2")]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(KEEP)
+        await desk.told("phone already undid this change. Nothing was changed.")
+        await desk.shows()
+
+
+async def test_a_decision_about_a_file_names_the_version_that_was_seen(desk: Desk) -> None:
+    server = Served()
+    server.answers = [answer(FILE), answer(version="v2")]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewDecided("undo", "v1", file="a.py"))
+        asked = await server.hears(wire.ReviewDecision)
+        assert (asked.decision, asked.file, asked.hunk, asked.version) == ("undo", "a.py", None, "v1")
+        await desk.told("Undone: 1 change in a.py. Nothing is left to review.")
+
+
+async def test_a_comment_that_another_client_writes_is_shown(desk: Desk) -> None:
+    server = Served()
+    server.answers = [answer(FILE), answer(FILE, comments=[comment()])]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        server.says(wire.ReviewChanged("p1"))
+        await until(lambda: any(review is not None and review.comments for review in desk.editor.reviews), "a comment")
+        assert [text for text, _ in desk.editor.told] == ["1 file +1 −1 to review."]
+
+
+async def test_comments_are_written_removed_and_sent(desk: Desk) -> None:
+    server = Served()
+    one = answer(FILE, comments=[comment()])
+    server.answers = [answer(FILE), one, answer(FILE, comments=[comment(), comment(comment_id="c2")]), one]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewCommented("a.py", 2, 3, "TWO\nthree\n", "Why?"))
+        written = await server.hears(wire.ReviewComment)
+        assert (written.path, written.line, written.end_line) == ("a.py", 2, 3)
+        assert (written.quote, written.text, written.comment) == ("TWO\nthree\n", "Why?", None)
+        await desk.told("Draft added. 1 draft to send.")
+        desk.editor.report(ReviewCommentRemoved("c3"))
+        await desk.told("Draft removed. 2 drafts to send.")
+        desk.editor.report(ReviewSubmitted("d1", "Please"))
+        sent = await server.hears(wire.ReviewSubmission)
+        assert (sent.drafts, sent.text) == ("d1", "Please")
+        await desk.told("Sent to the agent: 2 comments.")
+
+
+async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
+    server = Served()
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines are not as they were shown.")
+    server.answers = [answer(FILE), refused, answer(version="v2")]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
+        await desk.told("The lines are not as they were shown.")
+        await desk.shows()
+
+
+async def test_a_directory_that_is_gone_closes_the_review_with_the_reason(desk: Desk) -> None:
+    server = Served()
+    gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing. Nothing was done.")
+    server.answers = [answer(FILE), gone]
+    async with server.listening():
+        desk.editor.report(WANTED)
+        await desk.shows("h1")
+        desk.editor.report(ReviewOutdated())
+        await desk.told("The directory is missing.")
+        assert desk.editor.reviews[-1] is None
+
+
+def test_a_refusal_keeps_the_servers_reason() -> None:
+    error = server_link.ReviewRefused("REVIEW_CLASH", "text", None)
+    assert isinstance(error, Refused)
+    assert (error.reason, error.details) == ("REVIEW_CLASH", {})

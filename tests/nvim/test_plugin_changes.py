@@ -1,0 +1,629 @@
+"""What runs have changed, decided in a real Neovim at a real server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.server.checkpoints.rig import git
+from tests.server.processes import Server, serving
+from tests.server.wire_client import WireClient
+
+from .plugin_rig import Neovim, neovim, wait_until
+
+SECONDS = 60.0
+"""The longest wait for the server, which runs git."""
+
+BRIDGE = f"{{ command = {{ [[{sys.executable}]], '-m', 'drawbridge' }}, idle_ms = 0, debounce_ms = 5 }}"
+POEM = "".join(f"line {number}\n" for number in range(1, 13))
+CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 7\n", "").replace("line 11\n", "line 11\nline 11b\n")
+
+LIST = """
+return vim.tbl_map(function(item)
+  return ('%s:%d: %s'):format(item.module, item.lnum, item.text)
+end, vim.fn.getqflist())
+"""
+
+SIGNS = """
+vim.cmd('redraw')
+local found, place = {}, vim.fn.win_screenpos(0)
+for row = place[1], place[1] + vim.fn.winheight(0) - 1 do
+  local line = ''
+  for column = place[2], place[2] + 20 do
+    line = line .. vim.fn.screenstring(row, column)
+  end
+  local sign, text = line:match('^([+~-]) (.*)$')
+  if sign and vim.trim(text) ~= '' then
+    found[#found + 1] = sign .. vim.trim(text)
+  end
+end
+return found
+"""
+"""The lines of the window that have a sign, as they are on the screen."""
+
+REMOVED = """
+local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
+for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, space, 0, -1, { details = true })) do
+  for _, line in ipairs(mark[4].virt_lines or {}) do
+    found[#found + 1] = ('%d: %s'):format(mark[2] + 1, vim.trim(line[2] and line[2][1] or ''))
+  end
+end
+return found
+"""
+
+WORDS = """
+local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
+for _, mark in ipairs(space and vim.api.nvim_buf_get_extmarks(0, space, 0, -1, { details = true }) or {}) do
+  for _, chunk in ipairs(mark[4].virt_text or {}) do
+    found[#found + 1] = chunk[1]
+  end
+end
+return found
+"""
+
+
+COMMENTS = """
+local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
+for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, space, 0, -1, { details = true })) do
+  local line = (mark[4].virt_lines or {})[1]
+  if line and not mark[4].virt_lines_above then
+    found[#found + 1] = ('%d: %s'):format(mark[2] + 1, line[1][1])
+  end
+end
+return found
+"""
+
+
+class Desk:
+    """A Neovim in a directory, and a server whose demo agent works there."""
+
+    def __init__(self, editor: Neovim, client: WireClient, project: str, directory: Path) -> None:
+        self.editor = editor
+        self.client = client
+        self.project = project
+        self.directory = directory
+
+    async def run(self, work: Callable[[Path], object]) -> None:
+        """A run in which the agent does this. Its own proposal is refused, which closes the view of it in Neovim."""
+        await self.client.send("execute", {"prompt": "hello"}, self.project)
+        asked = await self.client.receive("permission_request", patience=SECONDS)
+        shown = "local one = require('drawbridge.review').pending()[1] return (one and one.shown or false) == ..."
+        self.editor.wait(shown, True)
+        work(self.directory)
+        answer = {"approval_id": asked["data"]["approval_id"], "decision": "deny"}
+        await self.client.ask("permission_response", answer, self.project)
+        await self.client.receive("update", "run_finished", patience=SECONDS)
+        await self.client.receive("update", "review_changed", patience=SECONDS)
+        self.editor.wait(shown, False)
+
+    async def review(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.client.ask("review_get", {}, self.project))["data"]
+        return found
+
+    async def decided(self) -> dict[str, Any]:
+        """The next decision, as the other clients receive it."""
+        heard = await self.client.receive("update", "review_decided", patience=SECONDS)
+        found: dict[str, Any] = heard["data"]["data"]
+        return found
+
+    async def decide(self, decision: str, *hunks: str) -> dict[str, Any]:
+        """By the other client."""
+        return await self.client.ask("review_decide", {"hunks": list(hunks), "decision": decision}, self.project)
+
+    def open(self, name: str) -> None:
+        self.editor.lua("vim.cmd('edit ' .. vim.fn.fnameescape(...))", str(self.directory / name))
+
+    def at(self, line: int) -> None:
+        self.editor.call("nvim_win_set_cursor", 0, [line, 0])
+
+    def shows_list(self, *lines: str) -> None:
+        self._becomes(lambda: self.editor.lua(LIST), list(lines))
+
+    def shows_signs(self, *signs: str) -> None:
+        self._becomes(lambda: self.editor.lua(SIGNS), list(signs))
+
+    def shows_comments(self, *comments: str) -> None:
+        self._becomes(lambda: self.editor.lua(COMMENTS), list(comments))
+
+    def shows_lines(self, *lines: str) -> None:
+        self._becomes(lambda: self.editor.call("nvim_buf_get_lines", 0, 0, -1, False), list(lines))
+
+    def _becomes(self, look: Callable[[], Any], expected: list[str]) -> None:
+        found: list[Any] = []
+
+        def is_so() -> bool:
+            found[:] = look() or []
+            return found == expected
+
+        try:
+            wait_until(is_so, "", SECONDS)
+        except TimeoutError:
+            assert (found, self.editor.messages, self.editor.log) == (expected, [], [])
+
+    def is_at(self, line: int) -> None:
+        self.editor.wait("return vim.api.nvim_win_get_cursor(0)[1] == ...", line)
+
+    def asks(self) -> None:
+        """For the changes, and waits for them."""
+        self.editor.command("DrawbridgeChanges")
+        self.editor.says("to review.")
+
+
+def tells(editor: Neovim, text: str) -> None:
+    """A message that is cut on this screen, and whole in the log and in a window in front."""
+    wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
+    assert not editor.is_stuck
+
+
+def make(directory: Path) -> Path:
+    directory.mkdir()
+    git(directory, "init", "-q")
+    (directory / "poem.txt").write_text(POEM)
+    (directory / "old.txt").write_text("old\n")
+    git(directory, "add", ".")
+    git(directory, "commit", "-qm", "first")
+    return directory
+
+
+def change_poem(directory: Path) -> None:
+    (directory / "poem.txt").write_text(CHANGED)
+
+
+@asynccontextmanager
+async def at_work(program: Path, server: Server, directory: Path, *names: str, init: str = "") -> AsyncIterator[Desk]:
+    async with server.client() as client:
+        await client.ask("hello", {"client": "phone"})
+        created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+        with neovim(program, *(directory / name for name in names), cwd=directory, init=init) as editor:
+            assert editor.setup(BRIDGE)
+            editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+            yield Desk(editor, client, created["project_id"], directory)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(params=programs.each_nvim())
+async def desk(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> AsyncIterator[Desk]:
+    """The poem is open."""
+    async with at_work(request.param, server, make(tmp_path / "code"), "poem.txt") as desk:
+        yield desk
+
+
+@pytest.fixture
+async def newest(server: Server, tmp_path: Path) -> AsyncIterator[Desk]:
+    """For what does not depend on the version of Neovim."""
+    async with at_work(programs.nvim(), server, make(tmp_path / "code"), "poem.txt") as desk:
+        yield desk
+
+
+async def test_the_changes_of_a_run_are_listed_and_marked(desk: Desk) -> None:
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_list("poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
+    desk.shows_lines(*CHANGED.splitlines())
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    assert desk.editor.lua(REMOVED) == ["3: line 3", "7: line 7"]
+    assert desk.editor.lua("return #vim.api.nvim_list_wins()") == 2
+    assert desk.editor.lua("return vim.bo.buftype") == ""
+    desk.open("old.txt")
+    desk.shows_signs()
+
+
+async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(desk: Desk) -> None:
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.at(3)
+    desk.editor.command("DrawbridgeKeep")
+    desk.shows_signs("-line 8", "+line 11b")
+    desk.editor.says("Kept: one change in poem.txt. 2 changes left.")
+    decided = await desk.decided()
+    assert (decided["by"], decided["decision"], decided["left"]) == ("Neovim", "keep", 2)
+    desk.editor.keys("]c")
+    desk.is_at(7)
+    desk.editor.command("DrawbridgeUndo")
+    desk.shows_lines(*CHANGED.replace("line 6\n", "line 6\nline 7\n").splitlines())
+    desk.shows_signs("+line 11b")
+    assert (await desk.decided())["decision"] == "undo"
+    desk.editor.keys("]c")
+    desk.is_at(12)
+    desk.editor.command("DrawbridgeUndoFile")
+    desk.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
+    assert (desk.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
+    desk.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
+    desk.shows_signs()
+    desk.shows_list()
+    assert (await desk.review())["state"] == "none"
+
+
+@pytest.mark.thorough
+async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(desk: Desk) -> None:
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    [file] = (await desk.review())["files"]
+    first, second, _ = (hunk["id"] for hunk in file["hunks"])
+    await desk.decide("undo", first)
+    desk.shows_signs("-line 8", "+line 11b")
+    desk.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
+    desk.shows_list("poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
+    desk.editor.says("phone decided about this review.")
+    await desk.decide("keep", second)
+    desk.shows_signs("+line 11b")
+    # As if it had been pressed a moment before that was known.
+    late = {"decision": "undo", "version": "", "hunk": second}
+    desk.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
+    desk.editor.says("phone already kept this change. Nothing was changed.")
+    assert (desk.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "line 3")
+
+
+@pytest.mark.thorough
+async def test_a_change_that_is_another_one_now_is_not_decided(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    now = CHANGED.replace("LINE 3", "by hand")
+    (desk.directory / "poem.txt").write_text(now)
+    desk.at(3)
+    desk.editor.command("DrawbridgeUndo")
+    tells(desk.editor, "This change is not in the review any more: its lines have changed. Nothing was changed.")
+    desk.shows_lines(*now.splitlines())
+    desk.shows_signs("~by hand", "-line 8", "+line 11b")
+    assert (desk.directory / "poem.txt").read_text() == now
+
+
+@pytest.mark.thorough
+async def test_unsaved_changes_are_not_lost(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
+    desk.at(4)
+    for command in ("DrawbridgeUndo", "DrawbridgeUndoFile"):
+        desk.editor.command(command)
+        desk.editor.says(f":{command}: save or discard your unsaved changes first")
+    assert (desk.directory / "poem.txt").read_text() == CHANGED
+    desk.editor.command("DrawbridgeKeep")
+    desk.shows_signs("-line 8", "+line 11b")
+    desk.shows_lines("unsaved", *CHANGED.splitlines())
+    # What is undone elsewhere does not touch the buffer either.
+    [file] = (await desk.review())["files"]
+    await desk.decide("undo", file["hunks"][0]["id"])
+    desk.shows_signs("+line 11b")
+    desk.shows_lines("unsaved", *CHANGED.splitlines())
+
+
+async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.at(1)
+    desk.editor.keys("yyPPjjjj")
+    desk.editor.command("w")
+    desk.shows_list("poem.txt:5: +1 −1  LINE 3", "poem.txt:9: +0 −1  line 7", "poem.txt:13: +1 −0  line 11b")
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+
+
+@pytest.mark.thorough
+async def test_a_person_edits_a_change_and_keeps_it(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.at(3)
+    desk.editor.keys("ccby hand<Esc>")
+    desk.editor.command("w")
+    desk.shows_list("poem.txt:3: +1 −1  by hand", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
+    desk.shows_signs("~by hand", "-line 8", "+line 11b")
+    desk.editor.command("DrawbridgeKeep")
+    desk.shows_signs("-line 8", "+line 11b")
+    assert (await desk.decided())["decision"] == "keep"
+    [file] = (await desk.review())["files"]
+    assert [hunk["removed"] for hunk in file["hunks"]] == ["line 7\n", ""]
+    assert (desk.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "by hand")
+
+
+@pytest.mark.thorough
+async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    await desk.client.send("execute", {"prompt": "hello"}, desk.project)
+    await desk.client.receive("permission_request", patience=SECONDS)
+    # Its proposal opens in a tab page of its own.
+    desk.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
+    desk.editor.lua("vim.cmd('tabfirst')")
+    desk.at(3)
+    desk.editor.command("DrawbridgeUndo")
+    tells(desk.editor, "The agent is working in this project. Nothing was changed.")
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.editor.command("DrawbridgeKeep")
+    desk.shows_signs("-line 8", "+line 11b")
+    assert (desk.directory / "poem.txt").read_text() == CHANGED
+
+
+async def test_a_later_run_adds_its_changes_by_itself(newest: Desk) -> None:
+    desk = newest
+    desk.editor.command("DrawbridgeChanges")
+    desk.editor.says("Nothing to review in")
+    await desk.run(change_poem)
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.shows_lines(*CHANGED.splitlines())
+
+
+@pytest.mark.thorough
+async def test_comments_are_drafts_until_they_are_sent(desk: Desk) -> None:
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.editor.command('3,4DrawbridgeComment Why "in capitals" | here?')
+    desk.shows_comments('4: Draft by Neovim: Why "in capitals" | here?')
+    desk.editor.says("Draft added. 1 draft to send.")
+    [comment] = (await desk.review())["comments"]
+    found = {name: comment[name] for name in ("path", "line", "end_line", "quote", "by")}
+    assert found == {"path": "poem.txt", "line": 3, "end_line": 4, "quote": "LINE 3\nline 4\n", "by": "Neovim"}
+    theirs = {"path": "poem.txt", "line": 11, "quote": "line 11b\n", "text": "Two?"}
+    await desk.client.ask("review_comment", theirs, desk.project)
+    desk.shows_comments('4: Draft by Neovim: Why "in capitals" | here?', "11: Draft by phone: Two?")
+    # Of two drafts on a line, the one that was written last is removed.
+    desk.at(4)
+    desk.editor.command("DrawbridgeComment Second")
+    desk.shows_comments(
+        '4: Draft by Neovim: Why "in capitals" | here?', "4: Draft by Neovim: Second", "11: Draft by phone: Two?"
+    )
+    desk.editor.command("DrawbridgeComment!")
+    desk.editor.says("Draft removed. 2 drafts to send.")
+    desk.shows_list(
+        "poem.txt:3: +1 −1  LINE 3",
+        "poem.txt:7: +0 −1  line 7",
+        "poem.txt:11: +1 −0  line 11b",
+        'poem.txt:3: Draft by Neovim: Why "in capitals" | here?',
+        "poem.txt:11: Draft by phone: Two?",
+    )
+    desk.at(3)
+    desk.editor.command("DrawbridgeComment!")
+    desk.editor.says("Draft removed. 1 draft to send.")
+    desk.editor.command("DrawbridgeSendComments Please:")
+    desk.editor.says("Sent to the agent: 1 comment.")
+    desk.shows_comments("11: phone: Two?")
+    started = (await desk.client.receive("update", "run_started", patience=SECONDS))["data"]["data"]
+    [comment] = (await desk.review())["comments"]
+    assert (comment["state"], comment["run_id"]) == ("sent", started["run_id"])
+    desk.editor.command("DrawbridgeSendComments")
+    desk.editor.says(":DrawbridgeSendComments: there are no drafts to send")
+
+
+@pytest.mark.thorough
+async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
+    desk = newest
+
+    def work(directory: Path) -> None:
+        (directory / "windows.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+        (directory / "end.txt").write_bytes(b"a\nb")
+        change_poem(directory)
+
+    await desk.run(work)
+    desk.asks()
+    for name, lines in (("windows.txt", "%"), ("end.txt", "2")):
+        desk.open(name)
+        desk.editor.wait(f"return #(function() {WORDS} end)() > 0")
+        desk.editor.command(f"{lines}DrawbridgeComment Good")
+        desk.shows_comments("2: Draft by Neovim: Good")
+    desk.open("poem.txt")
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    (desk.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
+    desk.editor.command("3DrawbridgeComment Late")
+    tells(desk.editor, "The lines are not as they were shown. Nothing was changed.")
+    desk.shows_lines(*CHANGED.replace("LINE 3", "by hand").splitlines())
+    assert len((await desk.review())["comments"]) == 2
+
+
+@pytest.mark.thorough
+async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
+    desk = newest
+    desk.editor.command("DrawbridgeComment Why?")
+    desk.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.editor.command("DrawbridgeComment")
+    desk.editor.says(":DrawbridgeComment: write the comment after the command")
+    desk.editor.command("DrawbridgeComment!")
+    desk.editor.says(":DrawbridgeComment!: no draft is at the cursor")
+    desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
+    desk.editor.command("DrawbridgeComment Why?")
+    desk.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")
+    desk.editor.command("undo")
+    desk.editor.command("1DrawbridgeComment Why?")
+    desk.shows_comments("1: Draft by Neovim: Why?")
+    # A comment moves with its line, and what is typed above it is not under it.
+    desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
+    desk.shows_comments("2: Draft by Neovim: Why?")
+    desk.editor.lua("vim.cmd('copen') vim.cmd('normal! G')")
+    for command in ("DrawbridgeKeep", "DrawbridgeUndoFile"):
+        desk.editor.command(command)
+        desk.editor.says(f":{command}: this line is a comment")
+    desk.editor.lua("vim.cmd('edit! old.txt')")
+    desk.editor.command("DrawbridgeComment Why?")
+    desk.editor.says(":DrawbridgeComment: this file has nothing to review")
+
+
+async def test_when_the_bridge_stops_nothing_is_shown(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.editor.command("DrawbridgeStop")
+    desk.shows_signs()
+    desk.shows_list()
+    desk.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
+    desk.editor.command("DrawbridgeKeep")
+    desk.editor.says(":DrawbridgeKeep: the bridge is not running (:DrawbridgeStart)")
+    desk.editor.command("DrawbridgeStart")
+    desk.editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+    desk.editor.command("DrawbridgeChanges")
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+
+
+@pytest.mark.thorough
+async def test_it_is_said_what_is_missing(tmp_path: Path) -> None:
+    with neovim(programs.nvim(), cwd=tmp_path) as editor:
+        for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
+            editor.command(command)
+            editor.says(f":{command}: the bridge is not running (:DrawbridgeStart)")
+        assert editor.setup(BRIDGE)
+        editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+        editor.command("DrawbridgeKeep")
+        editor.says(":DrawbridgeKeep: no changes are shown (:DrawbridgeChanges)")
+        editor.command("DrawbridgeChanges")
+        tells(editor, "No agent server is running. Start one with: drawbridge serve")
+        async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path):
+            editor.command("DrawbridgeChanges")
+            tells(editor, "No agent has worked in this directory yet")
+
+
+async def test_keys_and_commands_belong_to_changes_alone(newest: Desk) -> None:
+    desk = newest
+    await desk.run(change_poem)
+    desk.open("old.txt")
+    desk.asks()
+    desk.editor.wait("return #vim.fn.getqflist() == 3")
+    desk.editor.command("DrawbridgeUndoFile")
+    desk.editor.says(":DrawbridgeUndoFile: this file has nothing to review")
+    assert desk.editor.lua("return vim.fn.maparg(']c', 'n')") == ""
+    desk.open("poem.txt")
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    desk.editor.command("DrawbridgeUndo")
+    desk.editor.says("no change is at the cursor")
+    desk.editor.keys("2]c")
+    desk.is_at(7)
+    desk.editor.keys("[c")
+    desk.is_at(3)
+    desk.editor.keys("[c")
+    desk.editor.says("[c: no more changes above in this file")
+    desk.editor.keys("9]c")
+    desk.is_at(11)
+    # In diff mode these keys are Neovim's own.
+    desk.editor.lua("vim.cmd('leftabove vsplit') vim.cmd('enew') vim.cmd('diffthis') vim.cmd('wincmd p')")
+    desk.editor.lua("vim.cmd('diffthis') vim.api.nvim_win_set_cursor(0, { 12, 0 })")
+    desk.editor.keys("[c")
+    desk.is_at(1)
+    desk.editor.lua("vim.cmd('diffoff!')")
+    await desk.decide("keep", *(hunk["id"] for file in (await desk.review())["files"] for hunk in file["hunks"]))
+    desk.shows_signs()
+    desk.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
+
+
+async def test_a_mapping_of_the_person_stays(newest: Desk) -> None:
+    desk = newest
+    desk.editor.lua("vim.keymap.set('n', ']c', 'G', { buffer = true })")
+    await desk.run(change_poem)
+    desk.asks()
+    desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    assert desk.editor.lua("return vim.fn.maparg(']c', 'n')") == "G"
+    assert desk.editor.lua("return vim.fn.maparg('[c', 'n', false, true).desc") == "Previous change of a run"
+
+
+def change_all_kinds(directory: Path) -> None:
+    (directory / "old.txt").unlink()
+    (directory / "new.txt").write_text("new\n")
+    (directory / "image.bin").write_bytes(b"\0\1\2")
+    (directory / "windows.txt").write_bytes(b"\xef\xbb\xbfEINS\r\nzwei\r\n")
+    (directory / "end.txt").write_bytes(b"a\nb")
+    (directory / "poem.txt").rename(directory / "song.txt")
+    (directory / "link").symlink_to("end.txt")
+
+
+@pytest.mark.thorough
+async def test_every_kind_of_file_is_shown_and_undone(desk: Desk) -> None:
+    (desk.directory / "windows.txt").write_bytes(b"\xef\xbb\xbfeins\r\nzwei\r\n")
+    (desk.directory / "end.txt").write_bytes(b"a\nb\n")
+    before = contents(desk.directory)
+    await desk.run(change_all_kinds)
+    desk.asks()
+    desk.shows_list(
+        "end.txt:2: +1 −1  b",
+        "image.bin:1: This is a new file. Its content is not shown: it is not text, or it is too large to compare.",
+        "link:1: This is a new file: a symbolic link. Its content is not shown: it is not text, or it is too large to compare.",
+        "new.txt:1: +1 −0  This is a new file.",
+        "old.txt:1: +0 −1  This file was deleted.",
+        "song.txt:1: The file was renamed from poem.txt.",
+        "windows.txt:1: +1 −1  EINS",
+    )
+    desk.open("end.txt")
+    desk.shows_signs("~b No newline at end")
+    desk.open("new.txt")
+    desk.shows_signs("+new This is a new f")
+    desk.open("windows.txt")
+    desk.shows_signs("~EINS")
+    assert desk.editor.lua(REMOVED) == ["1: eins"]
+    desk.editor.command("DrawbridgeUndo")
+    desk.shows_lines("eins", "zwei")
+    desk.open("image.bin")
+    desk.editor.command("DrawbridgeUndoFile")
+    desk.editor.says("Undone: 1 change in image.bin")
+    desk.open("old.txt")
+    desk.editor.wait("return #vim.api.nvim_buf_get_lines(0, 0, -1, false) == 1")
+    desk.editor.command("DrawbridgeUndo")
+    desk.shows_lines("old")
+    line = desk.editor.wait(LINE_OF, "link")
+    desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
+    desk.editor.command("DrawbridgeUndo")
+    desk.editor.says("Undone: one change in link")
+    for name in ("new.txt", "song.txt", "end.txt"):
+        line = desk.editor.wait(LINE_OF, name)
+        desk.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
+        desk.editor.command("DrawbridgeUndoFile")
+        desk.editor.says(f"Undone: 1 change in {name}")
+    desk.shows_list()
+    assert contents(desk.directory) == before
+
+
+LINE_OF = """
+for line, item in ipairs(vim.fn.getqflist()) do
+  if item.module == ... then
+    return line
+  end
+end
+"""
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
+
+
+HOSTILE = "%|silent !touch pwned|'\"`touch pwned`\x1b]0;x\x07[*] <CR>.txt"
+
+
+async def test_hostile_names_and_texts_run_nothing(desk: Desk) -> None:
+    def work(directory: Path) -> None:
+        (directory / HOSTILE).write_text("a\x1b[31m|!touch pwned\n\u202eb\n")
+
+    await desk.run(work)
+    desk.asks()
+    [shown] = desk.editor.wait(f"local list = (function() {LIST} end)() return #list == 1 and list")
+    assert not set("\x1b\x07\u202e").intersection(shown), shown
+    desk.editor.lua("vim.cmd('wincmd b')")
+    desk.editor.keys("<CR>")
+    desk.editor.wait("return vim.fn.expand('%:t') == ...", HOSTILE)
+    desk.editor.wait(f"return #(function() {WORDS} end)() > 0")
+    desk.editor.keys("]c")
+    desk.editor.command("DrawbridgeUndo")
+    desk.editor.says("Undone: one change in %|silent")
+    desk.shows_list()
+    assert sorted(path.name for path in desk.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
+    assert not any("\x1b" in line for line in desk.editor.log)

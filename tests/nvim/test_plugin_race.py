@@ -1,0 +1,128 @@
+"""A person in Neovim and another client decide the same hunk at the same moment: one of them decides, and the other is
+told who it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests import programs
+from tests.chaos.rig import Client, Message, connected, on_disk, seeded
+from tests.page.agent import COMMAND
+from tests.server.checkpoints.rig import git
+from tests.server.processes import serving
+
+from .plugin_rig import Neovim, neovim, wait_until
+from .test_plugin_changes import BRIDGE, SECONDS, SIGNS
+
+OPTIONS = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--log-level", "warning")
+LATEST = 0.5
+"""Seconds by which the phone decides after Neovim, at most."""
+
+
+@pytest.mark.thorough
+async def test_some_races_of_neovim_for_a_hunk(tmp_path: Path) -> None:
+    await races(tmp_path, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+async def test_a_hundred_races_of_neovim_for_a_hunk(tmp_path: Path) -> None:
+    winners = await races(tmp_path, 100)
+    assert set(winners) == {"Neovim", "phone"}, "otherwise it was not a race"
+
+
+async def races(directory: Path, count: int) -> Counter[str]:
+    """Who has won how often. The phone is later by a time that follows who wins, so that it is about the same moment."""
+    root, data = directory / "root", directory / "data"
+    root.mkdir()
+    (root / "poem.txt").write_text(poem("as it was"))
+    git(root, "init", "-q")
+    winners, delay = Counter[str](), 0.02
+    with seeded() as random:
+        async with serving(data, *OPTIONS, "--allow", root, command=COMMAND) as server, connected(server) as phone:
+            await phone.ask("hello", client="phone")
+            project = (await phone.ask("project_create", path=str(root), agent="demo", join=True))["project_id"]
+            with neovim(programs.nvim(), root / "poem.txt", cwd=root) as editor:
+                assert editor.setup(BRIDGE)
+                editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+                editor.command("DrawbridgeChanges")
+                editor.says("Nothing to review in")
+                for number in range(count):
+                    race = Race(editor, phone, project, root, number)
+                    winner = await race.run(random, random.uniform(0, 2 * delay))
+                    winners[winner] += 1
+                    delay = min(LATEST, delay * 1.5) if winner == "phone" else delay / 1.5
+    recorded = [one["message"] for one in on_disk(data, project)]
+    decided = [one["message"].get("by") for one in recorded if one.get("subtype") == "review_decided"]
+    assert Counter(filter(None, decided)) == winners
+    return winners
+
+
+def poem(line: str) -> str:
+    return "".join(f"{text}\n" for text in ("one", "two", line, "four", "five"))
+
+
+class Race:
+    """The agent changes a line, and both decide about that hunk."""
+
+    def __init__(self, editor: Neovim, phone: Client, project: str, root: Path, number: int) -> None:
+        self.editor = editor
+        self.phone = phone
+        self.project = project
+        self.file = root / "poem.txt"
+        self.line = f"by the agent {number}"
+
+    async def run(self, random: Random, delay: float) -> str:
+        """The winner. ``delay``: the seconds by which the phone is later."""
+        before, after = self.file.read_text(), poem(self.line)
+        hunk = await self._change(after)
+        wishes = {name: random.choice(["keep", "undo"]) for name in ("Neovim", "phone")}
+        self.editor.command(f"Drawbridge{wishes['Neovim'].title()}")
+        await asyncio.sleep(delay)
+        reply = await self.phone.ask("review_decide", self.project, hunks=[hunk], decision=wishes["phone"])
+        winner = "phone" if reply["type"] == "review" else "Neovim"
+        assert self.file.read_text() == {"keep": after, "undo": before}[wishes[winner]]
+        recorded = await self.phone.until("review_decided", by=winner)
+        assert (recorded["decision"], recorded["hunks"], recorded["left"]) == (wishes[winner], 1, 0)
+        if winner == "Neovim":
+            assert reply["data"]["code"] == "HUNK_GONE", reply
+            assert reply["data"]["details"] == {"gone": hunk, "by": winner, "decision": wishes[winner]}
+        self._shows(winner, wishes[winner])
+        return winner
+
+    async def _change(self, text: str) -> str:
+        """The hunk, once both have it."""
+        prompt = f"/write {json.dumps({'poem.txt': text})}"
+        run = (await self.phone.ask("execute", self.project, prompt=prompt))["data"]["run_id"]
+        assert (await self.phone.until("run_finished", run_id=run))["outcome"] == "completed"
+        await self.phone.until("review_changed", state="open", hunks=1)
+        review: Message = (await self.phone.ask("review_get", self.project))["data"]
+        [hunk] = [hunk["id"] for file in review["files"] for hunk in file["hunks"]]
+        wait_until(lambda: self.editor.lua(SIGNS) == [f"~{self.line}"], f"the sign at {self.line!r}", SECONDS)
+        self.editor.lua("vim.cmd('messages clear')")
+        self.editor.call("nvim_win_set_cursor", 0, [3, 0])
+        return str(hunk)
+
+    def _shows(self, winner: str, decision: str) -> None:
+        """Neovim has the file as it was decided, and names the winner."""
+        done = {"keep": "kept", "undo": "undid"}[decision]
+        if winner == "Neovim":
+            expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]
+        else:
+            # The second one if it was known in Neovim before the key was.
+            expected = [f"phone already {done} this change. Nothing was changed.", "phone decided about this review."]
+
+        def is_told() -> bool:
+            return any(text in line for text in expected for line in self.editor.messages)
+
+        wait_until(is_told, " or ".join(expected), SECONDS)
+        assert not self.editor.is_stuck
+        lines = self.file.read_text().splitlines()
+        wait_until(lambda: self.editor.call("nvim_buf_get_lines", 0, 0, -1, False) == lines, "the file", SECONDS)
+        wait_until(lambda: self.editor.lua(SIGNS) == [], "no sign", SECONDS)

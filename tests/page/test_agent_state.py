@@ -1,0 +1,270 @@
+"""What the agent reports about itself, the queue, stopping, and what helps after an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in
+from .rig import Browser, Person
+from .test_message_box import HOLD, INIT, emits
+
+pytestmark = pytest.mark.thorough
+
+
+def system(subtype: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
+def assistant(*content: dict[str, Any]) -> dict[str, Any]:
+    message = {"type": "message", "role": "assistant", "model": "demo", "content": list(content)}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": None}
+
+
+def call(id: str, name: str, **arguments: object) -> dict[str, Any]:
+    return assistant({"type": "tool_use", "id": id, "name": name, "input": arguments})
+
+
+RETRY = system(
+    "api_retry", attempt=3, max_retries=10, retry_delay_ms=38_000, error_status=401, error="authentication_failed"
+)
+TODOS = [
+    {"content": "Read the code", "status": "completed", "activeForm": "Reading the code"},
+    {"content": "Close the bridge", "status": "in_progress", "activeForm": "Closing the bridge"},
+    {"content": "Write tests", "status": "pending", "activeForm": "Writing tests"},
+]
+
+
+def bubbles(person: Person) -> list[str]:
+    found: list[str] = person.runs(
+        "[...document.querySelectorAll('.items .prompt .words, .items .finished > p:first-child')]"
+        ".map((one) => one.innerText.split(' · ')[0].slice(0, 20))"
+    )
+    return found
+
+
+def test_s2_9_retries_are_told(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        emits(person, INIT, RETRY, HOLD)
+        person.sees(".run .state", "Retrying 3 of 10: 401 authentication · next attempt in 3")
+    with browser.person(address) as late:
+        late.sees(".run .state", "Retrying 3 of 10: 401 authentication")
+
+
+def test_what_runs_is_told_by_a_verb(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        emits(person, call("t1", "Bash", command="npm test"), HOLD)
+        person.until(r"/^Running tests · \d/.test(document.querySelector('.run .state')?.innerText)")
+        person.clicks(".stop")
+        person.sees(".finished", "Stopped")
+        emits(person, system("status", status="compacting"), HOLD)
+        person.sees(".run .state", "Compacting the conversation")
+
+
+def test_s2_9_background_tasks_have_a_line_each(browser: Browser, address: str) -> None:
+    one = system("task_started", task_id="1", description="Wait for the build", task_type="local_bash")
+    two = system("task_started", task_id="2", description="Look for callers", task_type="local_agent")
+    with browser.person(address) as person:
+        emits(person, one | {"is_backgrounded": True}, two | {"subagent_type": "explorer"}, HOLD)
+        person.sees(".tasks summary", "2 tasks are running")
+        assert person.reads(".tasks li small") == ["Command · running in the background", "explorer · running"]
+        person.clicks(".stop")
+        person.sees(".finished")
+        emits(person, system("task_notification", task_id="1", status="completed"), HOLD)
+        person.sees(".tasks summary", "1 task is running")
+
+
+def test_s2_22_the_todo_list_is_a_panel(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        emits(person, call("t1", "TodoWrite", todos=TODOS), HOLD)
+        person.sees(".todo-panel summary", "To-do list: 1 of 3 done")
+        person.sees(".todo-panel .now", "Closing the bridge")
+        person.clicks(".todo-panel summary")
+        person.sees(".todo-panel .in_progress", "Close the bridge")
+        assert person.runs("document.querySelector('.todo-panel .completed').textContent") == "Done: Read the code"
+
+
+def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str) -> None:
+    answer = assistant({"type": "text", "text": "Hello."})
+    answer["message"]["usage"] = {"input_tokens": 70_000, "cache_read_input_tokens": 6_000, "output_tokens": 0}
+    with browser.person(address) as person:
+        emits(person, INIT, answer)
+        person.sees(".context", "76k tokens")
+        person.prompts("/quick")
+        person.sees(".cost", "in this project")
+
+
+def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown", "On and on")
+        person.prompts("/quick")
+        person.sees(".queued", "/quick")
+        assert bubbles(person) == ["/slow 600"]
+        with browser.person(address) as other:
+            other.sees(".queued", "/quick")
+            other.sees(".run .state", "1 queued")
+            person.clicks(".stop")
+            for one in (person, other):
+                one.until("document.querySelectorAll('.finished').length === 2")
+                one.loses(".queued")
+                assert bubbles(one) == ["/slow 600", "Stopped", "/quick", "Finished"]
+            person("reload")
+            person.until("document.querySelectorAll('.finished').length === 2")
+            assert bubbles(person) == ["/slow 600", "Stopped", "/quick", "Finished"]
+
+
+def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        for text in ("first", "second", "third"):
+            person.prompts(text)
+            person.sees(".queued", text)
+        person.clicks("button[aria-label='Move up “third”']")
+        person.until(
+            "[...document.querySelectorAll('.queued-text')].map((one) => one.innerText).join() === 'first,third,second'"
+        )
+        person.clicks("button[aria-label='Remove “first” from the queue']")
+        person.loses(".queued", "first")
+        assert person.runs("document.activeElement.closest('.queued') !== null"), "the focus stays in the queue"
+        person.clicks("button[aria-label='Edit “third”']")
+        person.fills(".queued textarea", "/quick")
+        person.clicks(".queued button:has-text('Save')")
+        person.sees(".queued-text", "/quick")
+        person.clicks("button[aria-label='Remove “second” from the queue']")
+        person.clicks("button[aria-label='Stop the run and send “/quick” now']")
+        person.until("document.querySelectorAll('.finished').length === 2")
+        assert bubbles(person) == ["/slow 600", "Stopped", "/quick", "Finished"]
+        assert person.reads(".toast") == []
+
+
+async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        person.prompts("a fine idea")
+        person.sees(".queued", "a fine idea")
+        async with server.client() as other:
+            await other.ask("project_join", project_id=project)
+            [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+        person.sees(".box-notice", "removed your message from the queue: “a fine idea”")
+        person.clicks("button:has-text('Edit and resend')")
+        assert person("value", css="#prompt") == "a fine idea"
+        person.loses(".box-notice")
+        person.sees(".divider", "removed a queued message: “a fine idea”")
+        assert not any(told.startswith("You ") for told in person.reads(".divider")), "another device removed it"
+
+
+def test_stop_all_removes_what_waits(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        assert not person("visible", css=".stop.all")
+        person.prompts("/quick")
+        person.sees(".queued")
+        person.clicks(".stop.all")
+        person.sees(".finished", "Stopped")
+        person.loses(".queued")
+        person.loses(".stop")
+        person.sees(".divider", "You removed a queued message: “/quick”")
+        assert bubbles(person) == ["/slow 600", "Stopped"]
+
+
+def test_s3_41_esc_twice_stops_the_run(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        person.runs("(() => { const at = Date.now(); Date.now = () => at })()")  # the second Esc comes soon
+        person.presses("Escape")
+        person.sees(".run", "Press Esc again to stop")
+        person.sees(".stop")
+        person.presses("Escape")
+        person.sees(".finished", "Stopped")
+
+
+def test_s3_41_an_agent_that_does_not_stop_is_killed(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        emits(person, INIT, assistant({"type": "text", "text": "Not listening."}), {"deaf": True})
+        person.sees(".said", "Not listening.")
+        person.clicks(".stop")
+        person.clicks("button:has-text('Force stop')")
+        person.sees(".finished")
+        person.loses(".stop")
+
+
+def test_esc_does_not_stop_a_run_that_waits_for_a_person(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.sees(".approval")
+        person.presses("Escape")
+        person.presses("Escape")
+        person.clicks(".approval .yes")
+        person.sees(".finished", "Finished")
+
+
+@pytest.mark.parametrize(
+    ("error", "title", "help"),
+    [
+        ("Failed to authenticate. API Error: 401 invalid x-api-key", "isn’t logged in", ["How to log in", "Retry"]),
+        ("API Error: 529 Overloaded", "overloaded", ["Retry"]),
+        ("Prompt is too long", "no longer fits", ["Compact", "New session"]),
+        ("Something odd", "The run failed", ["Retry", "New session"]),
+    ],
+)
+def test_s2_23_an_error_has_a_button_that_helps(
+    browser: Browser, address: str, error: str, title: str, help: list[str]
+) -> None:
+    with browser.person(address) as person:
+        emits(person, INIT, assistant({"type": "text", "text": error}), {"fail": error})
+        person.sees(".error-card", title)
+        assert person.reads(".error-card .acts button:not([aria-label])") == help
+        told = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
+        assert told == 3, "twice in the prompt, and once as the error"
+        assert person("axe", file=str(programs.axe())) == []
+
+
+def test_s2_23_compact_is_sent_to_the_agent(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        emits(person, INIT, {"fail": "Prompt is too long"})
+        person.clicks(".error-card button:has-text('Compact')")
+        person.loses(".error-card")
+        person.until("[...document.querySelectorAll('.prompt .words')].at(-1).innerText === '/compact'")
+
+
+def test_s2_23_retry_sends_the_prompt_again(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/fail")
+        person.sees(".error-card", "The run failed")
+        person.clicks(".error-card button:has-text('Retry')")
+        person.until("document.querySelectorAll('.finished').length === 2")
+        assert bubbles(person) == ["/fail", "Failed", "/fail", "Failed"]
+        person.clicks(".error-card button[aria-label=Close]")
+        person.loses(".error-card")
+        person.prompts("/crash")
+        person.sees(".error-card", "process ended unexpectedly")
+        person.clicks(".error-card button:has-text('New session')")
+        person.sees(".toast", "New session. Your next message starts fresh.")
+        person.loses(".error-card")
+
+
+def test_s3_31_without_a_connection_nothing_is_ready(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.sees(".run .state", "Ready")
+        person("offline", on=True)
+        person.sees(".box-notice", "You’re offline. Messages will be sent when you reconnect.")
+        person.sees(".run .state", "Disconnected")
+        person.loses(".run .state", "Ready")
+        person("offline", on=False)
+        person.sees(".run .state", "Ready")
+        person.loses(".box-notice")

@@ -1,0 +1,201 @@
+"""Every view, light and dark: axe finds nothing to complain of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+from .rig import Browser, Person
+from .test_agent_state import system
+from .test_approving import CARD, asks, write
+from .test_history import history  # noqa: F401
+from .test_message_box import HOLD, INIT, emits
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture(params=[False, True], ids=["light", "dark"])
+def dark(request: pytest.FixtureRequest) -> bool:
+    found: bool = request.param
+    return found
+
+
+def checks(person: Person) -> tuple[Callable[[str], None], dict[str, list[object]]]:
+    """A check of the view that is open, by its name, and what all of them have found."""
+    found: dict[str, list[object]] = {}
+
+    def check(view: str) -> None:
+        if problems := person("axe", file=str(programs.axe())):
+            found[view] = problems
+
+    return check, found
+
+
+def test_axe_finds_nothing_in_a_session(browser: Browser, address: str, directory: Path, dark: bool) -> None:
+    git = ["git", "-C", str(directory), "-c", "user.name=Ada", "-c", "user.email=ada@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    with browser.person(address, width=1440, height=900, dark=dark) as person:
+        check, found = checks(person)
+        person.prompts("Something")
+        person.sees(".approval")
+        person.clicks(".approval footer button:has-text('Edit')")
+        person.sees(".approval .cm-content")
+        check("editor beside the original")
+        person.presses("Escape")
+        person.prompts("next")
+        person.sees(".queue", "next")
+        check("queue")
+        person.clicks(".queue button[aria-label='Edit “next”']")
+        check("queued message that is edited")
+        person.clicks(".queue button:has-text('Cancel')")
+        person.clicks(".queue button[aria-label='Remove “next” from the queue']")
+        person.loses(".queue")
+        person.clicks(".approval footer .yes")
+        person.sees(".finished")
+        person.clicks("text=View changes")
+        person.sees(".files .line.added")
+        check("changes of a run")
+        person.clicks("text=Undo changes…")
+        person.sees("dialog", "Undo this run")
+        check("undo of a run")
+        person.presses("Escape")
+        person.loses("dialog[open]")
+        person.clicks(".finished button:has-text('Review changes')")
+        person.sees(".hunk .line.added")
+        check("review")
+        person.clicks(".hunk button:has-text('Edit')")
+        person.sees(".hunk textarea")
+        check("edit in a review")
+        person.clicks("main .back")
+        for chip in ("mode", "agent"):
+            person.clicks(f".chip.{chip} > button")
+            person.sees(".chip-menu")
+            check(f"menu for {chip}")
+            person.presses("Escape")
+        person.clicks(".outline-button")
+        person.sees(".outline li")
+        check("messages")
+        person.presses("Escape")
+        person.loses(".outline")
+        for item, name in (("Rename", "rename"), ("Remove session", "remove")):
+            person.clicks("button[aria-label='Session menu']")
+            person.clicks(f"[role=menuitem]:has-text('{item}') >> nth=0")
+            person.sees("dialog[open]")
+            check(f"{name} dialog")
+            person.presses("Escape")
+            person.loses("dialog[open]")
+        person.runs("location.hash = '#/settings'")
+        person.sees(".settings .usage tbody th")
+        check("settings")
+        person.clicks("button:has-text('Pair a device')")
+        person.clicks("button:has-text('Create code')")
+        person.sees(".qr")
+        check("pairing")
+        person.clicks("dialog button:has-text('Done')")
+        person.runs("location.hash = '#/search?q=Something'")
+        person.sees(".results mark")
+        check("search")
+        person.runs("location.hash = '#/new'")
+        person.clicks("button:has-text('New folder')")
+        check("new folder")
+        assert found == {}
+
+
+def test_axe_finds_nothing_in_a_history(browser: Browser, history: str, dark: bool) -> None:  # noqa: F811
+    with browser.person(history, width=1280, height=900, dark=dark) as person:
+        check, found = checks(person)
+        person.sees(".said", "I continue.")
+        person.runs("document.querySelectorAll('.tool > summary').forEach((one) => one.click())")
+        person.sees(".tool[open] .tool-body")
+        check("calls")
+        person.clicks(".panel summary >> nth=0")
+        check("to-do list")
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('Files')")
+        person.sees(".tree")
+        check("files")
+        person.clicks(".tree a:has-text('notes.md')")
+        person.sees(".viewer .cm-line", "The bridge is up.")
+        check("open file")
+        assert found == {}
+
+
+def test_axe_finds_nothing_in_what_an_agent_reports(browser: Browser, address: str, dark: bool) -> None:
+    tasks = [
+        system("task_started", task_id="1", description="Wait for the build", task_type="local_bash"),
+        system("task_started", task_id="2", description="Look for callers", task_type="local_agent"),
+    ]
+    error = "Failed to authenticate. API Error: 401 invalid x-api-key"
+    with browser.person(address, width=1280, height=900, dark=dark) as person:
+        check, found = checks(person)
+        emits(person, INIT, tasks[0] | {"is_backgrounded": True}, tasks[1] | {"subagent_type": "explorer"}, HOLD)
+        person.sees(".tasks[open] li", "Look for callers")
+        check("background tasks")
+        person.clicks(".stop")
+        person.sees(".finished")
+        person.fills("#prompt", "/")
+        person.sees(".suggestions [role=option]", "/compact")
+        check("suggestions")
+        person.clicks(".suggestions [role=option]")
+        person.fills("#prompt", "")
+        emits(person, {"fail": error})
+        person.sees(".error-card", "isn’t logged in")
+        check("failed run")
+        person.clicks(".error-card button:has-text('How to log in')")
+        person.sees(".error-card code")
+        check("failed run, with steps")
+        # As if the server were gone, not the network.
+        person.runs("Object.defineProperty(navigator, 'onLine', { value: true, configurable: true })")
+        person("offline", on=True)
+        person.sees(".box-notice", "Disconnected.")
+        check("disconnected")
+        person.runs("delete navigator.onLine")
+        person.sees(".box-notice", "You’re offline.")
+        check("offline")
+        assert found == {}
+
+
+def test_axe_finds_nothing_in_cards_and_sessions(browser: Browser, address: str, directory: Path, dark: bool) -> None:
+    cell: dict[str, object] = {"cell_type": "code", "id": "a1", "metadata": {}, "outputs": [], "execution_count": None}
+    before, after = (
+        json.dumps({"cells": [{**cell, "source": [f"x = {x}\n"]}], "metadata": {}, "nbformat": 4}) for x in (1, 2)
+    )
+    (directory / "book.ipynb").write_text(before)
+    (directory / "empty.txt").write_bytes(b"")
+    content = [
+        {"type": "diff", "path": str(directory / name), "oldText": "a\n", "newText": "b\n"} for name in ("a", "b")
+    ]
+    files = {"name": "edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
+    stored = [
+        {"session_id": name, "title": f"About the {name}", "last_active": time.time()} for name in ("toll", "gate")
+    ]
+    (directory / ".sessions.json").write_text(json.dumps(stored))
+    with browser.person(address, width=1280, height=1800, dark=dark) as person:
+        check, found = checks(person)
+        asks(person, write(directory / "book.ipynb", after), files)
+        person.sees(f"{CARD} .cell .line.added", "x = 2")
+        person.sees(f"{CARD} .file-list code", "b")
+        check("cards of a notebook and of several files")
+        person.clicks(".stop")
+        person.sees(".finished")
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('sessions in this folder')")
+        person.sees("dialog .sessions strong", "About the gate")
+        check("list of sessions")
+        person("choose", css=".composer input[type=file]", files=[str(directory / "empty.txt")])
+        person.clicks("dialog button:has-text('New session')")
+        person.sees(".toast:not(.problem)", "New session.")
+        person.sees(".toast.problem", "empty.txt wasn’t attached: it is empty.")
+        check("notes")
+        person.clicks(".side .session")
+        person.sees("button:has-text('Continue this session')")
+        check("earlier session")
+        assert found == {}

@@ -1,0 +1,149 @@
+"""A person comments on what an agent in a terminal has changed; hook and bridge are no processes here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.checkpoints.rig import git
+from tests.server.processes import serving
+from tests.server.terminal_sessions.desk_rig import CLAUDE, Desk
+from tests.server.terminal_sessions.socket_rig import Line
+
+from .rig import Browser, Person
+from .test_commenting import adds, begins, comments_of
+from .test_prompting_the_desk import asked
+from .test_reviewing import POEM, address_of, in_hunk, opens, poem
+
+PROMPT = (
+    "I have reviewed your changes and have one comment. Address each one.\n\n"
+    "### 1. `poem.txt`, line 5\n```\nLINE 5\n```\n\nWhy capitals?"
+)
+
+COPIED = "window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }"
+
+
+@pytest.fixture
+async def desk(browser: Browser, home: Path) -> AsyncIterator[Desk]:
+    """After a run that has changed two lines."""
+    directory = home / "blog"
+    directory.mkdir()
+    (directory / "poem.txt").write_text(POEM)
+    git(directory, "init", "-q")
+    git(directory, "add", ".")
+    git(directory, "commit", "-q", "-m", "first")
+    async with serving(home / "data", "--no-tls", "--allow", home) as server:
+        desk = Desk(server, directory)
+        await desk.runs("t1", "Shout", poem(line_5="LINE 5", line_30="LINE 30"))
+        yield desk
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+async def test_comments_that_wait_are_withdrawn_then_typed_and_answered(
+    width: int, height: int, browser: Browser, desk: Desk
+) -> None:
+    server, project = desk.server, desk.project
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        leaves_a_comment(person, project)
+        person.sees("dialog .handover", "Waiting. The agent gets the comments when it stops next")
+        person.sees("dialog .remark.waiting", "Waiting")
+        assert [one["state"] for one in await comments_of(server, project)] == ["waiting"]
+        person.runs(COPIED)
+        person.clicks("dialog button:has-text('Copy as a prompt')")
+        person.until(f"window.copied === {json.dumps(PROMPT)}")
+        person.clicks("dialog button:has-text('Withdraw')")
+        person.sees("dialog .remark.draft", "Draft")
+        person.loses("dialog .handover")
+        async with Line.open() as bridge:
+            bridge.send(type="bridge", editor="Neovim", folders=[], terminals=[CLAUDE])
+            person.until("document.querySelector('dialog button.yes:not(:disabled)')")
+            async with server.client() as client:
+                await until_prompts(client, project)
+            person.clicks("dialog button:has-text('Send 1 comment')")
+            typed = await asked(bridge)
+            assert typed["text"] == PROMPT
+            bridge.send(type="typed", id=typed["id"])
+            await desk.begins("t2", PROMPT)
+            person.loses("dialog button:has-text('Send 1 comment')")
+            person.loses("dialog .notice")
+            person.sees("dialog .remark.sent", "Sent")
+        (desk.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
+        await desk.tells("Stop", prompt_id="t2")
+        person.sees("dialog .remark.sent", "Answered by:")
+        person.clicks("dialog .remark.sent .hint button")
+        person.sees(in_hunk("Line five", ".answering"), "Why capitals?")
+        person.clicks(in_hunk("Line five", ".answering button"))
+        person.clicks("dialog .remark button:has-text('Resolve')")
+        person.sees("dialog .remark.resolved")
+        assert [one["state"] for one in await comments_of(server, project)] == ["resolved"]
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
+    """The person sees them waiting, sent, and answered."""
+    server, project = desk.server, desk.project
+    transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{desk.id}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    await desk.tells("UserPromptSubmit", prompt_id="t2", prompt="Continue", transcript_path=str(transcript))
+    with browser.person(address_of(server, project), width=390, height=844) as person:
+        leaves_a_comment(person, project)
+        person.sees("dialog .handover", "Waiting. The agent gets the comments when it stops next")
+        assert await takes(desk, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
+        attachment = {"type": "hook_additional_context", "content": [PROMPT], "hookEvent": "Stop"}
+        line = {"type": "attachment", "uuid": "a1", "promptId": "t2", "attachment": attachment}
+        transcript.write_text(json.dumps(line) + "\n")
+        person.sees("dialog .remark.sent", "Sent")
+        person.loses("dialog .handover")
+        await desk.tells("PreToolUse", prompt_id="t2", tool_name="Edit")
+        (desk.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
+        await desk.tells("Stop", prompt_id="t2")
+        person.sees("dialog .remark.sent", "Answered by:")
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser: Browser, desk: Desk) -> None:
+    server, project = desk.server, desk.project
+    with browser.person(address_of(server, project), width=1440, height=900) as person:
+        leaves_a_comment(person, project)
+        person.sees("dialog .handover", "Waiting.")
+        await desk.tells("SessionEnd", reason="prompt_input_exit")
+        person.sees("dialog .handover", "The session ended before the agent got the comments. They are drafts again.")
+        person.sees("dialog .remark.draft", "Why capitals?")
+        assert person.complaints() == []
+
+
+def leaves_a_comment(person: Person, project: str) -> None:
+    opens(person, project)
+    begins(person, "Line 5", "5")
+    adds(person, "Why capitals?")
+    person.clicks("button.comments")
+    person.clicks("dialog button:has-text('Send 1 comment')")
+
+
+async def takes(desk: Desk, event: str, **more: Any) -> str:
+    """A hook receives what waits for its agent."""
+    payload = {"session_id": desk.id, "cwd": str(desk.directory), "hook_event_name": event, **more}
+    async with Line.open() as line:
+        line.send(type="hook", pid=CLAUDE, payload=payload, takes=True)
+        answer = await line.receive()
+        assert answer is not None
+        line.send_bytes(b"\n")
+        line.end()
+        assert await line.receive() is None
+    return str(answer["context"])
+
+
+async def until_prompts(client: Any, project: str) -> None:
+    """Until the server can type into the terminal."""
+    while True:
+        projects = (await client.ask("project_list"))["data"]["projects"]
+        if next(one for one in projects if one["id"] == project)["desk"].get("prompts"):
+            return

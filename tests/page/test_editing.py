@@ -1,0 +1,179 @@
+"""An edited version is accepted once the person has seen what it was made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .rig import Browser, Person
+from .test_approving import CARD, CURRENT, answers, asks, bash, edit, stays, write
+
+pytestmark = pytest.mark.thorough
+
+EDIT = f"{CURRENT} footer button:not(.accepts):has-text('Edit')"
+EDITED = f"{CURRENT} footer .edited"
+MUST = f"{CARD} button.must"
+
+IN_STEPS = (
+    "(async () => {{ const box = {0};"
+    " for (let top = 0; top < box.scrollHeight; top += box.clientHeight / 3) {{ box.scrollTop = top;"
+    " await new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(later)))) }} }})()"
+)
+EDITOR = "document.querySelector('.approval .editor-host').shadowRoot.querySelector('.cm-scroller')"
+PAGE = "document.querySelector('.scroller')"
+
+
+def can_accept(person: Person) -> bool:
+    found: bool = person.runs(f"!document.querySelector({json.dumps(EDITED)}).disabled")
+    return found
+
+
+def scrolls_through_the_editor(person: Person) -> None:
+    """With its beginning, each part of it and its end in view: in a low window the card covers one of them."""
+    for _ in range(3):  # on a busy machine the editor may not have drawn a part while it passed
+        person.runs(f"{EDITOR}.scrollTop = 0")
+        person.runs(IN_STEPS.format(PAGE))
+        person.runs(IN_STEPS.format(EDITOR))
+        person.runs(IN_STEPS.format(PAGE))
+        if can_accept(person):
+            return
+
+
+def adds(person: Person, text: str) -> None:
+    """At the caret of the editor or the field that is open."""
+    css = f"{CARD} .cm-content, {CARD} textarea"
+    person.sees(css)
+    person.until("document.activeElement.closest('.approval .editor-host, .approval .editing') !== null")
+    person("insert", text=text)
+
+
+@pytest.mark.parametrize("kind", ["command", "field", "plan", "lines of a file", "one line of a file"])
+def test_what_is_closed_is_not_accepted_from_its_editor(
+    browser: Browser, address: str, directory: Path, kind: str
+) -> None:
+    """Nor from a draft of it, nor by a key. The button that opens it stays beside the editor."""
+    path = directory / "new.py"
+    call = {
+        "command": bash("echo a\n" * 300 + "tail"),
+        "field": {"name": "mcp__db__query", "input": {"sql": "select 1;\n" * 300 + "tail"}},
+        "plan": {"name": "ExitPlanMode", "input": {"plan": "# One\\n\\n" + "word " * 5_000 + "tail"}},
+        "lines of a file": write(path, "x = 1\n" * 900 + "tail\n"),
+        "one line of a file": write(path, "x" * 5_000 + "tail\n"),
+    }[kind]
+    is_file = "file" in kind
+    with browser.person(address) as person:
+        asks(person, call)
+        person.clicks(EDIT)
+        adds(person, "mine ")
+        for _ in range(2):
+            person.sees(MUST)
+            person.sees(f"{CARD} .unopened", "Show the whole request")
+            assert not can_accept(person)
+            person.clicks(f"{CARD} .cm-content" if is_file else f"{CARD} textarea")
+            person.presses("Control+Enter")
+            stays(person, 1)
+            person("reload")
+            person.sees(EDITED)
+        person.clicks(MUST)
+        person.loses(MUST)
+        person.until("document.querySelector('.approval').innerText.includes('tail')")
+        if is_file:
+            person.sees(f"{CARD} .unopened", "Scroll through")
+            assert not can_accept(person)
+            scrolls_through_the_editor(person)
+        person.clicks(f"{EDITED}:not(.moved):enabled")
+        [answer] = answers(person)
+        assert answer["behavior"] == "allow"
+        assert "mine " in json.dumps(answer["updatedInput"])
+
+
+LONG = "".join(f"line = {number}\n" for number in range(240))
+
+
+def test_a_long_change_is_not_accepted_unseen_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
+    """Neither with its beginning in sight nor with its end: with all of it."""
+    with browser.person(address, height=600) as person:
+        asks(person, write(directory / "long.py", LONG))
+        person.clicks(EDIT)
+        adds(person, "# mine\n")
+        person.sees(f"{CARD} .unopened", "Scroll through")
+        person.presses("Control+Enter")
+        person.presses("Control+End")
+        person.until(f"{EDITOR}.scrollTop > 1000")
+        person.sees(f"{CARD} .cm-line", "line = 239")
+        person.presses("Control+Enter")
+        assert not can_accept(person)
+        scrolls_through_the_editor(person)
+        person.loses(f"{CARD} .unopened")
+        person.presses("Control+Enter")
+        [answer] = answers(person)
+        assert answer["updatedInput"]["content"] == "# mine\n" + LONG
+
+
+def test_a_change_that_was_read_is_accepted_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address, height=600) as person:
+        asks(person, write(directory / "long.py", LONG))
+        person.runs(IN_STEPS.format(PAGE))
+        person.clicks(EDIT)
+        adds(person, "# mine\n")
+        assert can_accept(person)
+        person.presses("Control+Enter")
+        assert answers(person)[0]["updatedInput"]["content"] == "# mine\n" + LONG
+
+
+def test_a_far_change_of_a_long_file_is_seen_at_once(browser: Browser, address: str, directory: Path) -> None:
+    """What does not change need not be scrolled through; a draft of it is accepted after a reload."""
+    before = "".join(f"line {number}\n" for number in range(1, 801))
+    (directory / "notes.md").write_text(before)
+    with browser.person(address) as person:
+        asks(person, edit(directory / "notes.md", "line 700\n", "line seven hundred\n"))
+        person.clicks(EDIT)
+        adds(person, "my ")
+        person("reload")
+        person.sees(f"{CARD} .cm-line", "my line seven hundred")
+        person.sees(f"{EDITED}:enabled")
+        person.clicks(f"{CARD} .cm-content")
+        person.presses("Control+Enter")
+        [answer] = answers(person)
+        assert answer["updatedInput"]["new_string"] == before.replace("line 700\n", "my line seven hundred\n")
+
+
+def test_a_key_does_not_accept_a_command_that_was_not_read(browser: Browser, address: str) -> None:
+    """The field is as high as the command; the key leads to the buttons below it."""
+    command = "\n".join(f"echo {number}" for number in range(45))
+    height = "(() => { const area = document.querySelector('.approval textarea');"
+    with browser.person(address, height=500) as person:
+        asks(person, bash(command))
+        person.runs(f"{PAGE}.scrollTop = 0")
+        person.clicks(EDIT)
+        adds(person, " # mine")
+        assert person.runs(f"{height} return area.scrollHeight <= area.clientHeight + 1 }})()")
+        person.runs(f"{PAGE}.scrollTop = 0")
+        person.presses("Control+Enter")
+        person.until(
+            "document.querySelector('.approval footer').getBoundingClientRect().bottom"
+            " <= document.querySelector('.scroller').getBoundingClientRect().bottom + 1"
+        )
+        person.sees(f"{CARD} textarea")
+        person.runs(IN_STEPS.format(PAGE))
+        person.clicks(f"{CARD} textarea")
+        person.presses("Control+Enter")
+        [answer] = answers(person)
+        assert "# mine" in answer["updatedInput"]["command"]
+
+
+def test_what_was_opened_stays_open_after_editing(browser: Browser, address: str) -> None:
+    asked: dict[str, Any] = bash("echo a\n" * 300 + "tail")
+    with browser.person(address) as person:
+        asks(person, asked)
+        person.clicks(MUST)
+        person.clicks(EDIT)
+        person.sees(f"{CARD} textarea")
+        person.loses(f"{CARD} pre")
+        assert can_accept(person)
+        person.clicks(f"{CARD} footer button:has-text('Back')")
+        person.sees(f"{CARD} pre", "tail")
+        assert person.reads(MUST) == []

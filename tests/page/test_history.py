@@ -1,0 +1,508 @@
+"""The history tells what happened: calls, their output, approvals, answers, images, time."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+
+from .conftest import page_of, project_in, serving
+from .history import write_history
+from .rig import Browser, Person
+from .test_message_box import emits
+
+pytestmark = pytest.mark.thorough
+
+PNG = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000080000000808020000004b6d29dc"
+        "0000001449444154789c63fccf8001fe33c000132340020006b0010f8f8c4a3a0000000049454e44ae426082"
+    )
+).decode()
+
+TABLE = """## Result
+
+| Function | Called by | Severity |
+|:---------|:---------:|---------:|
+| `is_open(bridge: Bridge, at: datetime)` | `toll` \\| `gate` | **high** |
+| close | nobody | low |
+
+See `src/bridge.py:11` and [the gate](src/gate.py#L3).
+
+- [x] read
+- [ ] write
+
+```python
+def is_open(self):
+    \"\"\"Whether it's open.\"\"\"
+    return self.angle < 3  # degrees
+```
+"""
+
+PATCH = [
+    {
+        "oldStart": 41,
+        "oldLines": 3,
+        "newStart": 41,
+        "newLines": 3,
+        "lines": [" def toll(self):", "-    return 22", "+    return 23", " "],
+    }
+]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+
+
+def call(id: str, name: str, parent: str | None = None, **given: Any) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": id, "name": name, "input": given}
+    return {"type": "assistant", "parent_tool_use_id": parent, "message": {"content": [block]}}
+
+
+def result(id: str, content: Any = "ok", parent: str | None = None, **more: Any) -> dict[str, Any]:
+    error = more.pop("is_error", False)
+    block = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": error}
+    return {"type": "user", "parent_tool_use_id": parent, "message": {"content": [block]}, **more}
+
+
+def thinking(text: str) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": text}]}}
+
+
+def system(subtype: str, **more: Any) -> dict[str, Any]:
+    return {"type": "system", "subtype": subtype, **more}
+
+
+def conversation(root: Path) -> list[dict[str, Any]]:
+    ansi = "\x1b[32m✓\x1b[0m 12 passed\n\x1b[1;31m✗ 1 failed\x1b[0m\x1b[2K\n"
+    todos = [
+        {"content": "Read the bridge", "status": "completed", "activeForm": "Reading"},
+        {"content": "Close the gate", "status": "in_progress", "activeForm": "Closing the gate"},
+        {"content": "Write tests", "status": "pending", "activeForm": "Writing tests"},
+    ]
+    source = {"type": "base64", "media_type": "image/png", "data": PNG}
+    return [
+        said("I look at the bridge first."),
+        thinking("The toll is *odd*."),
+        call("1", "Read", file_path=f"{root}/src/bridge.py", offset=10, limit=3),
+        result("1", "10\timport os\n11\tdef is_open():\n12\t    return True\n"),
+        call("2", "Read", file_path=f"{root}/src/gate.py"),
+        result("2", "1\tclass Gate:\n2\t    '''a\n3\t    it's'''\n"),
+        call("3", "Grep", pattern="is_open\\(", path=f"{root}/src"),
+        result("3", "src/bridge.py:11"),
+        call("4", "Bash", command="npm test", description="Run the tests"),
+        result("4", ansi),
+        call("5", "Bash", command="make frobnicate"),
+        result("5", "make: *** No rule to make target 'frobnicate'.  Stop.\nsecond line", is_error=True),
+        said("Then I change it."),
+        call("6", "Edit", file_path=f"{root}/src/bridge.py", old_string="return 22", new_string="return 23"),
+        result("6", "updated", tool_use_result={"structuredPatch": PATCH}),
+        said(TABLE),
+        call("7", "TodoWrite", todos=todos),
+        result("7", "Todos have been modified"),
+        call("8", "Task", description="Review the gate", prompt="Look at it", subagent_type="reviewer"),
+        call("9", "Read", parent="8", file_path=f"{root}/src/gate.py"),
+        result("9", "1\tclass Gate:\n", parent="8"),
+        call("10", "Bash", parent="8", command="git log"),
+        result("10", "", parent="8"),
+        result("8", [{"type": "text", "text": "The gate is **fine**."}]),
+        call("11", "Bash", command="sleep 100", run_in_background=True),
+        system("task_started", task_id="t", tool_use_id="11", description="sleep 100"),
+        result("11", "Command running in background with ID: t"),
+        system("task_notification", task_id="t", tool_use_id="11", status="completed", summary="sleep 100 has ended"),
+        said("Here is a picture."),
+        call("12", "Read", file_path=f"{root}/plan.png"),
+        result("12", [{"type": "image", "source": source}]),
+        system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 155_000}),
+        {
+            "type": "user",
+            "message": {
+                "content": "This session is being continued from a previous conversation that ran out of context."
+            },
+        },
+        said("I continue."),
+        call("13", "mcp__github__get_issue", repo="bridge", number=4),
+        result("13", "x" * 30_000),
+    ]
+
+
+@pytest.fixture
+async def history(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[str]:
+    """The address of a project with that conversation."""
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    write_history(data, project, conversation(directory))
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        yield f"{page_of(server)}#token={server.token}&project={project}"
+
+
+@pytest.fixture
+def reader(browser: Browser, history: str) -> Iterator[Person]:
+    with browser.person(history, width=1280, height=900) as person:
+        person.sees(".said", "I continue.")
+        yield person
+
+
+def row(text: str) -> str:
+    return f".tool > summary:has-text('{text}')"
+
+
+def opened(text: str) -> str:
+    return f".tool[open]:has(> summary:has-text('{text}')) > .tool-body"
+
+
+def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
+    """Finding 18: a line for each call, and names instead of verbs."""
+    reader.sees(row("Read 2 files, searched, ran 2 commands"), "1 failed")
+    assert not reader("visible", css=row("npm test"))
+    reader.clicks(row("Read 2 files"))
+    reader.sees(row("Searched for"), "is_open\\( in src")
+    reader.sees(row("make frobnicate"), "make: *** No rule to make target 'frobnicate'.")
+    assert "second line" not in reader.reads(row("make frobnicate"))[0]
+    reader.clicks(".group > summary")
+    reader.loses(row("npm test"))
+
+
+def test_s3_30_calls_have_their_time(reader: Person) -> None:
+    """A group, a call in it and a list; the whole date is the title."""
+    reader.clicks(row("Read 2 files"))
+    reader.sees(row("make frobnicate"))
+    for css in (".group > summary", ".group-rows .tool > summary", "p.tool"):
+        [time, title, day] = reader.runs(
+            f"(() => {{ const time = document.querySelector('{css} > time');"
+            " return [time.innerText, time.title, new Date(time.dateTime).toLocaleString()] })()"
+        )
+        assert ":" in time
+        assert title == day
+    # The pointer is on the group.
+    reader.until("getComputedStyle(document.querySelector('.group > summary > time')).opacity === '1'")
+
+
+def test_a_file_that_was_read_has_its_own_numbers_and_colours(reader: Person) -> None:
+    """Finding 18."""
+    reader.clicks(row("Read 2 files"))
+    reader.clicks(row("src/bridge.py:10–12"))
+    reader.sees(".tool[open] > .tool-body .file-lines")
+    numbers = "document.querySelector('.tool[open] > .tool-body .file-lines').innerHTML.match(/data-number=.\\d+/g)"
+    assert reader.runs(numbers) == ['data-number="10', 'data-number="11', 'data-number="12']
+    reader.sees(f"{opened('src/bridge.py:10')} .code-word", "import")
+    reader.clicks(row("src/gate.py"))
+    reader.sees(f"{opened('src/gate.py')} .code-string", "it's'''")
+
+
+def test_colours_of_terminals_are_drawn(reader: Person) -> None:
+    """Finding 17: escape sequences were shown as text."""
+    reader.clicks(row("Read 2 files"))
+    reader.clicks(row("npm test"))
+    reader.sees(f"{opened('npm test')} .ansi-green", "✓")
+    reader.sees(f"{opened('npm test')} .ansi-red.ansi-bold", "✗ 1 failed")
+    assert "[" not in reader.reads(f"{opened('npm test')} .result")[0]
+
+
+def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
+    """Finding 18: lines were numbered from 1."""
+    reader.sees(row("Edited"), "+1 −1")
+    reader.clicks(row("Edited"))
+    reader.sees(f"{opened('Edited')} .line.added", "return 23")
+    assert reader.runs("document.querySelector('.tool[open] .number.added').dataset.number") == "42"
+    reader.sees(f"{opened('Edited')} .line.added .code-word", "return")
+
+
+def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: str) -> None:
+    """The input of an edit is a part of its file; only the result says where it is."""
+    given = {"file_path": "gate.py", "old_string": "return 22", "new_string": "return 23"}
+    shown = (
+        "[...document.querySelectorAll('.tool[open] > .tool-body .number:not(.none)')]"
+        ".map((one) => getComputedStyle(one, '::before').content)"
+    )
+    with browser.person(address) as person:
+        emits(person, call("1", "Edit", **given), result("1"))
+        person.clicks(row("Edited"))
+        person.sees(f"{opened('Edited')} .line.added", "return 23")
+        assert set(person.runs(shown)) == {'""'}
+
+
+def test_tables_links_and_tasks_can_be_read(reader: Person) -> None:
+    """Finding 10: tables shrank to letters, bars split cells."""
+    cells = reader.reads(".said td")
+    assert cells == ["is_open(bridge: Bridge, at: datetime)", "toll | gate", "high", "close", "nobody", "low"]
+    reader.sees(".said .task input:checked")
+    reader("resize", width=390, height=844)
+    widths = "[...document.querySelectorAll('.said td')].map((cell) => cell.clientWidth)"
+    assert min(reader.runs(widths)) > 40
+    assert not reader.runs("document.documentElement.scrollWidth > innerWidth")
+
+
+def test_code_can_be_copied_and_wrapped(reader: Person) -> None:
+    """Finding 15: there was no copy button."""
+    reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
+    reader.sees(".code-block .language", "python")
+    reader.clicks(".code-block [aria-label='Copy code']")
+    reader.sees(".code-block [role=status]", "Copied")
+    assert str(reader.runs("navigator.clipboard.readText()")).startswith("def is_open(self):")
+    reader.clicks(".code-block [aria-label='Wrap lines']")
+    reader.sees(".code-block.wraps")
+
+
+def copies(reader: Person, css: str, expected: str) -> None:
+    """The button puts on the clipboard what contains this."""
+    reader.runs("navigator.clipboard.writeText('')")
+    reader.clicks(css)
+    reader.until(f"navigator.clipboard.readText().then((text) => text.includes({json.dumps(expected)}))")
+
+
+def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None:
+    """Finding 15: an answer, a message, a command and its output, a path, a plan."""
+    reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
+    plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the **code**.\n"}}
+    reader.prompts(f"/calls {json.dumps([plan])}")
+    reader.clicks(".approval.current .yes")
+    reader.sees(".finished")
+    copies(reader, ".prompt [aria-label='Copy message']", "/calls")
+    reader.clicks(row("Presented the plan"))
+    copies(reader, "[aria-label='Copy plan']", "First the **code**.")
+    copies(reader, ".said:has-text('Then I change it') [aria-label='Copy answer']", "Then I change it.")
+    reader.clicks(row("Read 2 files"))
+    reader.clicks(row("npm test"))
+    copies(reader, f"{opened('npm test')} [aria-label='Copy code']", "npm test")
+    copies(reader, f"{opened('npm test')} [aria-label='Copy output']", "12 passed")
+    reader.clicks(row("src/gate.py"))
+    copies(reader, f"{opened('src/gate.py')} [aria-label='Copy path']", f"{directory}/src/gate.py")
+    copies(reader, f"{opened('src/gate.py')} [aria-label='Copy lines']", "class Gate:")
+
+
+def test_a_todo_list_is_a_list(reader: Person) -> None:
+    """Finding 22: it was JSON."""
+    todos = reader.reads(".tool-row .todos li > span:not(.offscreen)")
+    assert todos == ["Read the bridge", "Closing the gate", "Write tests"]
+
+
+def test_what_subagents_do_is_under_their_call(reader: Person) -> None:
+    """Finding 9: it was between other things."""
+    reader.sees(".tool-row:has-text('Ran agent') > .nested-rows", "Read 1 file, ran 1 command")
+    reader.clicks(row("Ran agent"))
+    reader.sees(f"{opened('Ran agent')} .markdown strong", "fine")
+
+
+def test_a_task_in_the_background_belongs_to_its_call(reader: Person) -> None:
+    reader.sees(".tool-row:has(> .tool:has-text('sleep 100')) > .background", "sleep 100 has ended")
+
+
+def test_images_are_shown(reader: Person) -> None:
+    """Finding 14: they were "[image]"."""
+    reader.sees(".tool-row .images img")
+    reader.until("document.querySelector('.images img').naturalWidth === 8")
+    assert reader.runs("document.querySelector('.images img').src.startsWith('blob:')")
+    assert "[image]" not in str(reader.runs("document.body.innerText"))
+
+
+def test_thinking_and_the_summary_are_folded(reader: Person) -> None:
+    """Finding 22."""
+    reader.sees(".divider", "Conversation compacted (from 155k tokens)")
+    reader.clicks(".thinking > summary:has-text('Summary')")
+    reader.sees(".thinking .markdown", "This session is being continued")
+    reader.clicks(row("Read 2 files"))
+    reader.clicks(".group-rows .thinking > summary")
+    reader.sees(".thinking .markdown em", "odd")
+
+
+def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
+    reader.clicks(row("get_issue"))
+    reader.sees(f"{opened('get_issue')} .fields", "bridge")
+    reader.clicks("button:has-text('Show all (30 kB)')")
+    reader.until("document.querySelector('.tool[open] > .tool-body .result').textContent.length > 29000")
+
+
+def test_short_outputs_have_their_height_out_of_view(browser: Browser, address: str) -> None:
+    """Only long ones are drawn in parts, which have another height until they have been in view."""
+    count = 40
+    calls = [line for n in range(count) for line in (call(str(n), "Bash", command=f"make {n}"), result(str(n)))]
+    outputs = "[...document.querySelectorAll('.tool-body .output pre')]"
+    with browser.person(address) as person:
+        emits(person, *calls)
+        person.sees(".finished")
+        person.clicks(row(f"Ran {count} commands"))
+        person.sees(row("make 1"))
+        person.runs("document.querySelectorAll('.group-rows .tool > summary').forEach((one) => one.click())")
+        person.until(f"{outputs}.length === {count}")
+        heights = person.runs(
+            "new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(() =>"
+            f" later({outputs}.map((one) => one.offsetHeight)))))"
+        )
+        assert len(set(heights)) == 1
+
+
+def test_what_was_unfolded_stays_so(reader: Person) -> None:
+    reader.clicks(row("Edited"))
+    reader.sees(opened("Edited"))
+    reader.prompts("/quick")
+    reader.sees(".finished")
+    reader.sees(opened("Edited"))
+
+
+def test_the_history_is_accessible(reader: Person) -> None:
+    reader.runs("document.querySelectorAll('summary').forEach((one) => one.click())")
+    reader.runs("document.querySelectorAll('.group summary').forEach((one) => one.click())")
+    assert reader("axe", file=str(programs.axe())) == []
+
+
+def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None:
+    """Finding 16."""
+    with browser.person(address) as person:
+        person.prompts("/lines 300")
+        person.sees(".finished")
+        person.prompts("/quick")
+        person.until("document.querySelectorAll('.finished').length === 2")
+        person.clicks(".outline-button")
+        person.sees(".outline li", "/quick")
+        person.clicks(".outline button:has-text('/lines 300')")
+        person.loses("dialog")
+        person.until(
+            "(() => { const { top, bottom } = document.querySelector('.prompt').getBoundingClientRect();"
+            " return top > 0 && bottom < innerHeight })()"
+        )
+        person.sees(".jump", "Jump to latest")
+        person.clicks(".jump")
+        person.loses(".jump")
+
+
+def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address: str) -> None:
+    """Finding 39: nobody who reads above was told of a new question."""
+    with browser.person(address) as person:
+        person.prompts("/lines 300")
+        person.sees(".finished")
+        person.runs("document.querySelector('.scroller').scrollTop = 0")
+        person.sees(".jump", "Jump to latest")
+        person.prompts("Something")
+        person.sees(".approval")
+        person.runs("document.querySelector('.scroller').scrollTop = 0")
+        person.sees(".jump", "1 approval")
+        person.clicks(".jump")
+        person.sees(".approval.current .yes")
+
+
+def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
+    """Finding 5: the history showed the proposal as what happened."""
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.sees(".approval.current")
+        person.clicks(".approval button:has-text('Edit')")
+        person.edits("# Notes\n\nMine.\n")
+        person.clicks("text=Accept edited version")
+        person.sees(".finished")
+        person.clicks("summary:has-text('Accepted with your edits')")
+        person.sees(".tool-body .line.added", "Mine.")
+        person.sees(".tool-body .hint", "Proposed version")
+        assert person.reads(".tool-body .hint") == ["Accepted version", "Proposed version"]
+
+
+def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.sees(".approval.current")
+        person.clicks(".approval .no")
+        person.fills(".approval textarea", "not this file")
+        person.clicks(".approval .no")
+        person.sees(".tool-row.rejected .settled-words", "Rejected by you: “not this file”")
+        assert person.runs("document.querySelectorAll('.item .settled-words').length") == 1
+
+
+def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> None:
+    """Finding 42: "Accepted by … AskUserQuestion"."""
+    with browser.person(address) as person:
+        person.prompts("/ask")
+        person.sees(".approval .option")
+        question = person.reads(".approval legend")[0]
+        chosen = person.runs("document.querySelector('.approval .option strong').innerText")
+        person.clicks(".approval .option")
+        person.clicks(".approval .yes")
+        person.sees(".answers dd")
+        [asked] = person.reads(".answers dt")
+        assert asked == "What should the drawbridge be painted with?"
+        assert question.endswith(asked)
+        assert person.reads(".answers dd") == [chosen]
+
+
+def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str) -> None:
+    """Finding 6."""
+    with browser.person(address) as here, browser.person(address) as there:
+        here.prompts("Something")
+        there.sees(".approval.current")
+        here.sees(".approval.current")
+        here.clicks(".approval .yes")
+        here.sees(".settled-words", "Accepted by you")
+        there.sees(".settled-words", "Accepted by another window")
+
+
+async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    write_history(data, project, [said(f"message {number}") for number in range(1000)])
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".said", "message 999")
+            first = person.runs("Number([...document.querySelectorAll('.item[data-seq]')].at(-1).dataset.seq) - 999")
+            person.runs(f"location.hash = '#/p/{project}?seq={first + 100}'")
+            person.sees(".item.found", "message 100")
+            in_sight = "(() => { const place = document.querySelector('.item.found')?.getBoundingClientRect();"
+            person.until(f"{in_sight} return place && place.top >= 0 && place.bottom <= innerHeight }})()")
+            person.clicks(".jump")
+            person.sees(".said", "message 999")
+            person("reload")
+            person.runs(f"location.hash = '#/p/{project}?seq={first + 500}'")
+            person.sees(".item.found", "message 500")
+
+
+def test_files_are_links(reader: Person) -> None:
+    """Finding 14: names of files were dead text, links to them were shown raw."""
+    reader.sees(".said .file-link", "src/bridge.py:11")
+    reader.clicks(".said .file-link:has-text('the gate')")
+    reader.until("location.hash.endsWith('/files/src/gate.py?line=3')")
+
+
+def test_enter_unfolds_what_a_step_has_led_to(reader: Person) -> None:
+    """Finding 27."""
+    reader.runs("document.querySelector('.item[data-kind=tool]').tabIndex = -1")
+    reader.runs("document.querySelector('.item[data-kind=tool]').focus()")
+    reader.presses("Enter")
+    reader.sees(opened("Edited"))
+
+
+FOCUSED = (
+    "[...document.querySelectorAll('.items > .item:not([hidden]), .card')]"
+    ".indexOf(document.activeElement.closest('.item, .card'))"
+)
+TOP = "document.querySelector('.scroller').scrollTop"
+AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(document.querySelector('.scroller'))"
+
+
+def test_s2_16_steps_begin_at_what_is_in_sight(reader: Person) -> None:
+    """At the end of a long conversation, and after scrolling away from what has the focus."""
+    reader("resize", width=1280, height=500)
+    reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")
+    reader.presses("Escape")
+    end = reader.runs(TOP)
+    reader.presses("j")
+    first = reader.runs(FOCUSED)
+    assert first > 0
+    assert abs(reader.runs(TOP) - end) < 100
+    reader.presses("j")
+    assert reader.runs(FOCUSED) == first + 1
+    reader.presses("k")
+    assert reader.runs(FOCUSED) == first
+    reader.runs("document.activeElement.blur()")
+    reader.presses("k")
+    last = reader.runs(FOCUSED)
+    assert last > first
+    assert abs(reader.runs(TOP) - end) < 100
+    reader.runs("document.querySelector('.scroller').scrollTop = 0")
+    reader.presses("j")
+    assert reader.runs(FOCUSED) == 0

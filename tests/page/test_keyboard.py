@@ -1,0 +1,371 @@
+"""Each job done by the keyboard alone; after each step the focus is where the work continues.
+
+Others are in ``test_frame.py`` (first start, menus, palette), ``test_approving.py`` and ``test_drafts.py`` (accept, edit,
+reject, line comments) and ``test_message_box.py`` (completion).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.auth.devices import Devices
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in
+from .rig import Browser, Person
+from .test_agent_state import bubbles
+from .test_approvals import QUESTIONS
+from .test_approving import CARD, OPEN, answers
+from .test_frame import presses_until
+
+pytestmark = pytest.mark.thorough
+
+SIZE = {"width": 1440, "height": 900}
+MENU = "[aria-label='Session menu']"
+NO_DIALOG = "!document.querySelector('dialog')"
+"""The page has noticed that its dialog was closed. Until then the key that opens it again has no effect."""
+
+IN_DIALOG = "document.activeElement.closest('dialog') !== null"
+
+
+def at(css: str) -> str:
+    """Whether what matches has the focus."""
+    return f"document.activeElement.matches({json.dumps(css)})"
+
+
+def named(text: str) -> str:
+    """Whether the control with this text, or this name, has the focus."""
+    return (
+        "((one) => (one.getAttribute('aria-label') ?? one.innerText).trim()"
+        f".startsWith({json.dumps(text)}))(document.activeElement)"
+    )
+
+
+def sends(person: Person, text: str) -> None:
+    person.until(at("#prompt"))
+    person("insert", text=text)
+    person.presses("Enter")
+
+
+def asks(person: Person, call: dict[str, Any]) -> None:
+    sends(person, f"/calls {json.dumps([call])}")
+    person.until(OPEN.format(1))
+    person.readies_keys()
+
+
+def picks(person: Person, item: str) -> None:
+    """From the menu of the session that is shown."""
+    presses_until(person, "Shift+Tab", at(MENU))
+    person.presses("Enter")
+    person.until(at("[role=menuitem]"))
+    presses_until(person, "ArrowDown", named(item))
+    person.presses("Enter")
+
+
+def test_questions_are_answered_by_the_keyboard(browser: Browser, address: str) -> None:
+    with browser.person(address, **SIZE) as person:
+        asks(person, QUESTIONS)
+        person.presses("2")
+        person.until("document.querySelector('[value=Black]').checked")
+        person.presses("k")
+        person.until(at(CARD))
+        presses_until(person, "Tab", at("[value=Black]"))
+        person.presses("ArrowUp")
+        person.until(at("[value=Oak]:checked"))
+        presses_until(person, "Tab", at("[value=Sign]"))
+        person.sees(f"{CARD}.keyed")
+        person.presses("2")
+        person.until("document.querySelector('[value=Rail]').checked")
+        assert person.runs(at("[value=Sign]:not(:checked)"))
+        person.presses("Space")
+        person.until(at("[value=Sign]:checked"))
+        presses_until(person, "Tab", at(f"{CARD} .own"))
+        person("type", text="A bell")
+        person.presses("Enter")
+        assert answers(person)[0]["updatedInput"]["answers"] == {
+            "Which colour?": "Oak",
+            "What else?": "Sign, Rail, A bell",
+        }
+        person.until(at("#prompt"))
+
+
+def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> None:
+    comment = f"{CARD} .comment-field textarea"
+    with browser.person(address, **SIZE) as person:
+        asks(
+            person,
+            {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the code.\n\nThen the tests.\n"}},
+        )
+        person.presses("k")
+        person.until(at(CARD))
+        for number, words in ((2, "a slip"), (3, "Tests first")):
+            presses_until(person, "Tab", named(f"Comment on part {number}"))
+            person.presses("Enter")
+            person.until(at(comment))
+            person("type", text=words)
+            if words == "a slip":
+                person.presses("Tab")
+                assert person.runs(named("Remove comment"))
+                person.presses("Enter")
+                person.until(named(f"Comment on part {number}"))
+        presses_until(person, "Tab", named("Keep planning"))
+        person.presses("Enter")
+        person.until(at(f"{CARD} .rejecting textarea"))
+        person.presses("Escape")
+        person.until(at(CARD))
+        person.presses("r")
+        person.until(at(f"{CARD} .rejecting textarea"))
+        person("type", text="Shorter")
+        person.presses("Enter")
+        [answer] = answers(person)
+        assert answer["behavior"] == "deny"
+        assert "Shorter" in answer["message"]
+        assert "Tests first" in answer["message"]
+        assert "a slip" not in answer["message"]
+        person.until(at("#prompt"))
+
+
+def test_the_queue_is_changed_by_the_keyboard(browser: Browser, address: str) -> None:
+    texts = "[...document.querySelectorAll('.queued-text')].map((one) => one.innerText).join()"
+    with browser.person(address, **SIZE) as person:
+        sends(person, "/slow 600")
+        person.sees(".live .markdown")
+        for text in ("first", "second", "third"):
+            sends(person, text)
+            person.sees(".queued", text)
+        presses_until(person, "Shift+Tab", named("Edit “second”"))
+        for key, text in (("Escape", "second"), ("Control+Enter", "/quick")):
+            person.presses("Enter")
+            person.until(at(".queued textarea"))
+            person.presses("Control+a")
+            person("type", text="/quick")
+            person.presses(key)
+            person.until(named(f"Edit “{text}”"))
+        presses_until(person, "Tab", named("Move up “/quick”"))
+        person.presses("Enter")
+        person.until(f"{texts} === '/quick,first,third'")
+        person.until(named("Edit “/quick”"))
+        presses_until(person, "Tab", named("Move up “third”"))
+        person.presses("Enter")
+        person.until(f"{texts} === '/quick,third,first'")
+        person.until(named("Move up “third”"))
+        presses_until(person, "Tab", named("Remove “third”"))
+        person.presses("Enter")
+        person.until(named("Edit “first”"))
+        presses_until(person, "Tab", named("Remove “first”"))
+        person.presses("Enter")
+        person.until(named("Edit “/quick”"))
+        presses_until(person, "Tab", named("Stop the run and send “/quick” now"))
+        person.presses("Enter")
+        person.until("document.querySelectorAll('.finished').length === 2")
+        assert bubbles(person) == ["/slow 600", "Stopped", "/quick", "Finished"]
+        person.until(at("#prompt"))
+
+
+def test_files_are_read_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+    (directory / "src").mkdir()
+    (directory / "src" / "bridge.py").write_text("SPEED = 1\n")
+    with browser.person(address, **SIZE) as person:
+        person.until(at("#prompt"))
+        picks(person, "Files")
+        person.until(at(".tree input"))
+        person.sees(".tree", "src")
+        presses_until(person, "Tab", named("src"))
+        person.presses("Enter")
+        person.sees(".tree", "bridge.py")
+        assert person.runs(named("src"))
+        person.presses("Tab")
+        assert person.runs(named("bridge.py"))
+        person.presses("Enter")
+        person.sees(".viewer .cm-line", "SPEED = 1")
+        assert person.runs(named("bridge.py"))
+        presses_until(person, "Tab", at(".viewer"))
+        presses_until(person, "Shift+Tab", at(".tree input"))
+        person("type", text="nts")
+        person.sees(".tree a", "notes.md")
+        person.presses("Tab")
+        person.presses("Enter")
+        person.sees(".viewer .cm-line", "# Notes")
+        assert person.runs(named("notes.md"))
+        presses_until(person, "Shift+Tab", at(".side .project"))
+        person.presses("Enter")
+        person.until(at("#prompt"))
+
+
+def test_on_a_narrow_screen_the_focus_follows_the_file(browser: Browser, address: str) -> None:
+    """There the tree and the file take each other's place."""
+    with browser.person(address, width=700, height=900) as person:
+        person.until(at("#prompt"))
+        picks(person, "Files")
+        person.until(at(".tree input"))
+        presses_until(person, "Tab", named("notes.md"))
+        person.presses("Enter")
+        person.until(at(".opened"))
+        person.presses("Tab")
+        assert person.runs(named("All files"))
+        person.presses("Enter")
+        person.until(at(".tree input"))
+        presses_until(person, "Shift+Tab", named("Back to the session"))
+        person.presses("Enter")
+        person.until(at("#prompt"))
+
+
+async def test_a_search_leads_to_its_result_by_the_keyboard(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}", **SIZE) as person:
+        sends(person, "/quick about drawbridges")
+        person.sees(".finished")
+        picks(person, "Search here")
+        person.until(at("#search"))
+        presses_until(person, "Tab", named("Search everywhere"))
+        person.presses("Enter")
+        person.until(at("#search"))
+        person("type", text="drawbridges")
+        person.sees(".results mark", "drawbridges")
+        presses_until(person, "Tab", at(".results a"))
+        person.presses("Enter")
+        person.until(at(".item:has(.prompt)"))
+
+
+def test_settings_are_changed_by_the_keyboard(browser: Browser, address: str) -> None:
+    with browser.person(address, **SIZE) as person:
+        person.until(at("#prompt"))
+        picks(person, "Settings")
+        person.until(at(".settings"))
+        presses_until(person, "Tab", at("[name=theme]"))
+        person.presses("ArrowDown")
+        person.until("document.documentElement.dataset.theme === 'light'")
+        person.presses("ArrowDown")
+        person.until("document.documentElement.dataset.theme === 'dark'")
+        assert person.runs(at("[name=theme]:checked"))
+        presses_until(person, "Tab", "document.activeElement.parentElement.innerText.trim() === 'Wrap long lines'")
+        person.presses("Space")
+        person.until(at("[type=checkbox]:not(:checked)"))
+        presses_until(person, "Tab", named("Pair a device"))
+        for key in ("Escape", "Enter"):
+            person.presses("Enter")
+            person.until(IN_DIALOG)
+            if key == "Enter":
+                presses_until(person, "Tab", at("[name=scope]"))
+                presses_until(
+                    person, "ArrowUp", "document.activeElement.parentElement.innerText.trim() === 'View only'"
+                )
+                presses_until(person, "Tab", named("Create code"))
+                person.presses("Enter")
+                person.until(at(".pair-code"))
+                presses_until(person, "Tab", named("Done"))
+            person.presses(key)
+            person.until(NO_DIALOG)
+            person.until(named("Pair a device"))
+
+
+def confirms(person: Person, button: str) -> None:
+    """Presses this button of the dialog that is open."""
+    person.until(IN_DIALOG)
+    presses_until(person, "Tab", named(button))
+    person.presses("Enter")
+
+
+def test_a_device_is_revoked_by_the_keyboard(browser: Browser, own_server: Server) -> None:
+    Devices(own_server.data).add("Ada's phone", "run")
+    with browser.person(f"{page_of(own_server)}#token={own_server.token}", **SIZE) as person:
+        person.sees(".side")
+        person.goes_to("#/settings")
+        person.until(at(".settings"))
+        presses_until(person, "Tab", named("Revoke"))
+        person.presses("Enter")
+        confirms(person, "Revoke")
+        person.sees(".settings", "No device has been paired")
+        person.until(named("Pair a device"))
+
+
+async def test_sessions_are_managed_by_the_keyboard(
+    browser: Browser, server: Server, address: str, directory: Path
+) -> None:
+    """Resumed, renamed, removed; then their project is removed."""
+    other = directory.parent / "toll-house"
+    other.mkdir()
+    await project_in(server, other)
+    with browser.person(address, **SIZE) as person:
+        sends(person, '/say "The first one."')
+        person.sees(".finished")
+        picks(person, "New session")
+        person.loses(".said", "The first one.")
+        sends(person, '/say "The second one."')
+        person.sees(".said", "The second one.")
+        person.sees(".finished")
+
+        person.sees(".side .session", "The first one")
+        presses_until(person, "Shift+Tab", at(".side .session"))
+        person.presses("Enter")
+        person.sees(".said", "The first one.")
+        presses_until(person, "Tab", named("Continue this session"))
+        person.presses("Enter")
+        person.sees(".toast", "Resumed.")
+        person.until(at("#prompt"))
+
+        picks(person, "Rename")
+        person.until(at("#session-name"))
+        person("type", text="Toll of the week")
+        person.presses("Enter")
+        person.sees(".project-head .title", "Toll of the week")
+        person.until(at(MENU))
+
+        presses_until(person, "Shift+Tab", named('More about “/say "The second'))
+        person.presses("Enter")
+        person.until(at("[role=menuitem]"))
+        presses_until(person, "ArrowDown", named("Remove session"))
+        person.presses("Enter")
+        confirms(person, "Remove")
+        person.loses(".side .session", "The second one")
+        person.until(NO_DIALOG)
+        person.until("document.activeElement.closest('.side .projects') !== null")
+
+        presses_until(person, "Tab", at(MENU))
+        person.presses("Enter")
+        person.until(at("[role=menuitem]"))
+        presses_until(person, "ArrowDown", named("Remove project"))
+        person.presses("Enter")
+        confirms(person, "Remove")
+        person.until(at(".latest a"))
+
+
+def test_a_run_is_undone_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
+    before = (directory / "notes.md").read_text()
+    git = ["git", "-C", str(directory), "-c", "user.name=Ada", "-c", "user.email=ada@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    with browser.person(address, **SIZE) as person:
+        sends(person, "Something")
+        person.sees(CARD)
+        person.readies_keys()
+        person.presses("a")
+        person.sees(".finished")
+        person.until(at("#prompt"))
+        presses_until(person, "Shift+Tab", named("View changes"))
+        for _ in range(2):
+            person.presses("Enter")
+            person.until(at(".changes summary"))
+            presses_until(person, "Shift+Tab", named("Close changes"))
+            person.presses("Enter")
+            person.until(named("View changes"))
+        person.presses("Enter")
+        person.until(at(".changes summary"))
+        presses_until(person, "Tab", named("Undo changes…"))
+        person.presses("Enter")
+        person.until(IN_DIALOG)
+        person.presses("Escape")
+        person.until(NO_DIALOG)
+        person.until(named("Undo changes…"))
+        person.presses("Enter")
+        person.until(IN_DIALOG)
+        presses_until(person, "Tab", named("Undo changes"))
+        person.presses("Enter")
+        person.sees(".changes", "Changes undone.")
+        assert (directory / "notes.md").read_text() == before
+        person.until(named("Close changes"))

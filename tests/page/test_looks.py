@@ -1,0 +1,139 @@
+"""What a review found about the looks of the page (page-review S4), as far as it can be measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .rig import Browser, Person
+
+pytestmark = pytest.mark.thorough
+
+LONG = "    return angle < LIMIT and not self.is_locked(bridge) and self.toll.is_paid(cart)  # or somebody waits"
+
+
+def box(person: Person, css: str) -> dict[str, float]:
+    """Of the first one: left, top, right, bottom, width and height, in pixels."""
+    person.sees(css)
+    found: dict[str, float] = person.runs(f"document.querySelector({json.dumps(css)}).getBoundingClientRect().toJSON()")
+    return found
+
+
+def centre(one: dict[str, float]) -> float:
+    return (one["left"] + one["right"]) / 2
+
+
+def approval(id: str, tool: str, **given: object) -> dict[str, Any]:
+    """One that belongs to no call, so that its answer has a line of its own in the history."""
+    request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": id}
+    return {"type": "control_request", "request_id": id, "request": request}
+
+
+def asks(person: Person, *approvals: dict[str, Any]) -> None:
+    person.fills("#prompt", f"/emit {json.dumps([*approvals, {'hold': True}])}")
+    person.clicks(".composer .yes")
+    person.until(f"document.querySelectorAll('.approval').length === {len(approvals)}")
+
+
+def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: str) -> None:
+    """The icon was alone in its line."""
+    with browser.person(address, width=390, height=844) as person:
+        asks(person, approval("1", "Bash", command="npm test"))
+        person.clicks(".approval .no")
+        person.fills(".approval textarea", "not now, the bridge is open and somebody is on it")
+        person.clicks(".approval .no")
+        person.sees(".settled-line.no", "Rejected by you: “not now")
+        icon, words = box(person, ".settled-line.no .icon"), box(person, ".settled-line.no .settled-words")
+        assert icon["right"] < words["left"]
+        assert words["top"] <= icon["top"] < icon["bottom"] <= words["bottom"]
+        assert box(person, ".settled-line.no .tool-words")["top"] >= words["bottom"] - 1
+
+
+def test_lines_of_answers_are_equally_high(browser: Browser, address: str, directory: Path) -> None:
+    """They were not, depending on whether they unfold."""
+    waiting = [
+        approval("1", "Bash", command="npm test"),
+        approval("2", "ExitPlanMode", plan="# One"),
+        approval("3", "Edit", file_path=str(directory / "notes.md"), old_string="up", new_string="open"),
+    ]
+    with browser.person(address) as person:
+        asks(person, *waiting)
+        for left in (2, 1, 0):
+            person.clicks(".approval.current .yes")
+            person.until(f"document.querySelectorAll('.approval').length === {left}")
+        person.until("document.querySelectorAll('.settled-line').length === 3")
+        heights = "[...document.querySelectorAll('.settled-line')].map((one) => one.getBoundingClientRect().height)"
+        assert len(set(person.runs(heights))) == 1
+        assert person.runs("document.querySelectorAll('details.settled-line').length") == 2
+
+
+GAPS = """[...document.querySelectorAll('.settled-line')].map((one) => {
+  const [icon, words] = (one.querySelector('summary') ?? one).children;
+  return words.getBoundingClientRect().left - icon.getBoundingClientRect().right;
+})"""
+CUT = "[...document.querySelectorAll('.settled-words')].filter((one) => one.scrollWidth > one.clientWidth).length"
+
+
+def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address: str, directory: Path) -> None:
+    """Free space was on both sides of the words, and the answer was cut."""
+    with browser.person(address, width=1440, height=900) as person:
+        asks(person, approval("1", "Bash", command="npm test"), approval("2", "ExitPlanMode", plan="# One"))
+        person.clicks(".stop")
+        person.until("document.querySelectorAll('.settled-line').length === 2")
+        call = {"name": "Write", "input": {"file_path": str(directory / "a.txt"), "content": "a\n"}}
+        person.prompts(f"/calls {json.dumps([call])}")
+        person.sees(".approval")
+        person.clicks(".stop")
+        person.sees(".tool.settled-line", "Withdrawn: interrupted")
+        gaps = person.runs(GAPS)
+        assert len(gaps) == 3
+        assert all(0 < gap < 20 for gap in gaps), gaps
+        assert person.runs(CUT) == 0
+
+
+def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) -> None:
+    """Two columns of a change wrapped beside a thousand pixels of nothing, and code was cut beside 200."""
+    (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
+    edit = {"file_path": str(directory / "a.py"), "old_string": "def is_open", "new_string": "def opened"}
+    with browser.person(address, width=2560, height=1200) as person:
+        person.prompts("/say " + json.dumps(f"Look:\n\n```python\n{LONG}\n```\n\n" + "words " * 80))
+        person.sees(".finished")
+        prompt, code, words = (box(person, css) for css in (".prompt", ".said .code-block", ".said p"))
+        assert code["right"] == prompt["right"], "no ragged right"
+        assert words["width"] <= prompt["width"], "lines to read are short"
+        asks(person, approval("1", "Edit", **edit))
+        person.sees(".approval table.split")
+        assert box(person, ".approval")["width"] > 1200
+        rows = "[...document.querySelectorAll('.approval tr')].map((one) => one.getBoundingClientRect().height)"
+        assert len(set(person.runs(rows))) == 1, "no line is wrapped"
+
+
+def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directory: Path) -> None:
+    """The path was cut beside 470 free pixels; "Ready" took 56 pixels of height; notes were not above the conversation."""
+    with browser.person(address, width=768, height=1024) as person:
+        person.sees(".path .about", str(directory))
+        assert person.runs(
+            "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.about'))"
+        )
+        assert person.reads(".run") == ["Ready"]
+        assert box(person, ".run")["height"] <= 36
+        person("resize", width=1280, height=800)
+        person.picks("mode", "plan")
+        assert abs(centre(box(person, ".toast")) - centre(box(person, ".conversation"))) <= 1
+
+
+def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> None:
+    """There was one around the whole conversation. A bar shows that keys scroll it."""
+    with browser.person(address) as person:
+        person.prompts('/say "Hello."')
+        person.sees(".finished")
+        person.clicks(".said p")
+        person.presses("ArrowDown")
+        style = "(({ outlineColor, boxShadow }) => [outlineColor, boxShadow])(getComputedStyle(document.activeElement))"
+        assert person.runs("document.activeElement.className") == "scroller"
+        outline, bar = person.runs(style)
+        assert outline == "rgba(0, 0, 0, 0)"
+        assert bar.endswith("3px 0px 0px 0px inset")

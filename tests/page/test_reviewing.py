@@ -1,0 +1,727 @@
+"""A person decides on the page what runs have changed: hunk by hunk, by file, and all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.scopes import Scope
+from tests import programs
+from tests.server.checkpoints.rig import git
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in, serving
+from .rig import Browser, Person
+from .test_frame import WIDER
+
+LINES = [f"line {number}\n" for number in range(1, 41)]
+POEM = "".join(LINES)
+HUNK = ".hunk:not([data-gone])"
+CURRENT = ".hunk.current"
+KEYED = ".hunk.keyed"
+
+Work = dict[str, str | int | None]
+
+
+def poem(**changed: str) -> str:
+    """The poem with other lines: ``line_5="LINE 5"``."""
+    lines = list(LINES)
+    for name, text in changed.items():
+        lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
+    return "".join(lines)
+
+
+WORK: Work = {
+    "poem.txt": poem(line_5="LINE 5", line_30="LINE 30"),
+    "src/new.py": "def open_bridge() -> bool:\n    return True\n",
+    "old.txt": None,
+}
+
+
+@pytest.fixture
+def repository(directory: Path) -> Path:
+    (directory / "poem.txt").write_text(POEM)
+    (directory / "old.txt").write_text("old\n")
+    git(directory, "init", "-q")
+    git(directory, "add", ".")
+    git(directory, "commit", "-q", "-m", "first")
+    return directory
+
+
+async def runs(server: Server, project: str, work: Work) -> None:
+    """A run whose agent does this, until its review is there."""
+    async with server.client() as client:
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": f"/write {json.dumps(work)}"}, project)
+        await client.receive("update", "review_changed")
+
+
+async def decides(server: Server, project: str, **data: Any) -> None:
+    """Another person decides."""
+    async with server.client() as client:
+        answer = await client.ask("review_decide", data, project)
+        assert answer["type"] == "review", answer
+
+
+async def ids(server: Server, project: str) -> list[str]:
+    """Of the hunks, in the order of the page."""
+    async with server.client() as client:
+        review = (await client.ask("review_get", project_id=project))["data"]
+        return [hunk["id"] for file in review["files"] for hunk in file["hunks"]]
+
+
+def address_of(server: Server, project: str, token: str | None = None) -> str:
+    return f"{page_of(server)}#token={token or server.token}&project={project}"
+
+
+@pytest.fixture
+async def project(server: Server, repository: Path) -> str:
+    """After a run that has changed three files."""
+    project = await project_in(server, repository)
+    await runs(server, project, WORK)
+    return project
+
+
+def opens(person: Person, project: str) -> None:
+    person.sees("h2", "blog")
+    person.goes_to(f"#/p/{project}/review")
+    person.sees(HUNK)
+
+
+def in_hunk(words: str, css: str) -> str:
+    """``css`` in the hunk with these words."""
+    return f"{HUNK}:has-text('{words}') {css}"
+
+
+def readies_keys(person: Person) -> None:
+    person.presses("j")
+    person.presses("k")
+    person.sees(KEYED)
+
+
+async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, project: str, repository: Path) -> None:
+    with browser.person(address_of(server, project), width=1440, height=900) as person:
+        person.sees(".to-review", "3 files")
+        person.sees(".to-review", "+4 −3")
+        person.sees(".project .state", "3 files to review")
+        assert "Ready" in person.reads(".project-head .state"), "the button beside it has the numbers"
+        person.clicks(".finished button:has-text('Review changes')")
+        person.sees(".review-bar", "3 files · 4 changes")
+        person.sees("h2", "Review of blog")
+        assert len(person.reads(".review-files li")) == 3
+        person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
+        person.sees(in_hunk("Line 5", ".line"), "line 2")
+        person.clicks(in_hunk("Line 5", ".yes"))
+        person.loses(in_hunk("Line 5", "header"))
+        person.until("document.activeElement.matches('.hunk.current')")
+        person.clicks(in_hunk("Line 30", "button:has-text('Undo')"))
+        person.loses(".review-files", "poem.txt")
+        person.sees(".project .state", "2 files to review")
+        assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
+        person.clicks(in_hunk("def open_bridge", "button:has-text('Edit')"))
+        person.fills(".hunk textarea", "def close_bridge() -> bool:\n    return True")
+        person.clicks(".hunk button:has-text('Keep edited version')")
+        person.loses(".review-files", "src/new.py")
+        assert (repository / "src" / "new.py").read_text() == "def close_bridge() -> bool:\n    return True\n"
+        person.sees(".about", "This file was deleted.")
+        person.clicks(f"{HUNK} button:has-text('Undo')")
+        person.sees(".empty", "Nothing to review")
+        person.until("document.activeElement.matches('.empty a')")
+        assert (repository / "old.txt").read_text() == "old\n"
+        person.clicks(".empty a")
+        person.sees(".divider", "You undid 1 change in 1 file")
+        person.loses(".to-review")
+        person.sees(".project .state", "Ready")
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+async def test_the_review_is_reached_after_a_reload(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project), width=1440, height=900) as person:
+        person.sees(".to-review", "3 files")
+        person.presses("Control+k")
+        person.fills(".palette input", "review")
+        person.sees(".palette [role=option]", "3 files +4 −3")
+        person.presses("Enter")
+        person.sees(HUNK)
+        person("reload")
+        person.sees(HUNK)
+        person.clicks(".project-head .back")
+        person.sees("#prompt")
+
+
+@pytest.mark.thorough
+async def test_files_and_all_are_kept_at_once(browser: Browser, server: Server, project: str, repository: Path) -> None:
+    with browser.person(address_of(server, project), width=1280, height=1800) as person:
+        opens(person, project)
+        person.until(f"document.querySelectorAll({json.dumps(HUNK)}).length === 4")
+        readies_keys(person)
+        person.clicks(".review-file:has-text('poem.txt') button:has-text('Keep file')")
+        person.loses(".review-files", "poem.txt")
+        person.sees(".review-bar", "2 files · 2 changes")
+        person.clicks(".review-bar button:has-text('Keep all')")
+        person.sees(".empty", "Nothing to review")
+        assert not person("visible", css="dialog[open]"), "all of it has been in view"
+    assert (repository / "poem.txt").read_text() == WORK["poem.txt"]
+    assert (repository / "src" / "new.py").exists()
+    assert not (repository / "old.txt").exists()
+    async with server.client() as client:
+        assert (await client.ask("review_get", project_id=project))["data"]["state"] == "none"
+
+
+@pytest.mark.thorough
+async def test_keeping_what_has_not_been_in_view_asks(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project), width=1280, height=560) as person:
+        opens(person, project)
+        person.clicks(".review-bar button:has-text('Keep all')")
+        person.sees("dialog h2", "Keep 4 changes in 3 files?")
+        person.sees("dialog p", "not been in view in full")
+        person.clicks("dialog button:has-text('Cancel')")
+        person.sees(".review-bar", "3 files · 4 changes")
+        person.clicks(".review-bar button:has-text('Keep all')")
+        person.clicks("dialog footer .yes")
+        person.sees(".empty", "Nothing to review")
+
+
+@pytest.mark.thorough
+async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    with browser.person(address_of(server, project), width=1280, height=1800) as person:
+        opens(person, project)
+        person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
+        mine = poem(line_5="my line", line_30="LINE 30")
+        (repository / "poem.txt").write_text(mine)
+        person.clicks(in_hunk("Line 5", "button:has-text('Undo')"))
+        person.sees(".hunk[data-gone] .notice", "its lines have changed. Nothing was changed.")
+        assert (repository / "poem.txt").read_text() == mine
+        person.clicks(".hunk[data-gone] button:has-text('Close')")
+        person.loses(".hunk[data-gone]")
+        (repository / "old.txt").write_text("another\n")
+        person.clicks(".review-bar button:has-text('Undo all')")
+        person.clicks("dialog footer .no")
+        person.sees(".review-bar .notice", "The review has changed since you saw it. Nothing was changed.")
+        assert (repository / "poem.txt").read_text() == mine
+        assert (repository / "old.txt").read_text() == "another\n"
+        assert (repository / "src" / "new.py").exists()
+
+
+@pytest.mark.thorough
+async def test_a_clash_is_said_at_its_hunk(browser: Browser, server: Server, project: str, repository: Path) -> None:
+    """The agent has made a directory where a file was: the file can't come back without the loss of the directory."""
+    await runs(server, project, {"old.txt/inside.txt": "inside\n"})
+    with browser.person(address_of(server, project), width=1280, height=1800) as person:
+        opens(person, project)
+        person.clicks(in_hunk("This file was deleted", "button:has-text('Undo')"))
+        person.sees(in_hunk("This file was deleted", ".notice"), "conflicts with what is at old.txt/inside.txt now")
+        assert (repository / "old.txt" / "inside.txt").read_text() == "inside\n"
+        person.clicks("[aria-label='old.txt/inside.txt'] button:has-text('Undo')")
+        person.loses(".review-files", "inside.txt")
+        person.clicks(in_hunk("This file was deleted", "button:has-text('Undo')"))
+        person.loses(".review-files", "deleted")
+    assert (repository / "old.txt").read_text() == "old\n"
+
+
+HOSTILE = {
+    "<img src=x onerror=window.hurt=1>.txt": "<script>window.hurt=1</script>\n",
+    "gnp\u202etxt.js": "const a = 1; // \u202e } ;sselmrah\n",
+    "a\tb\nc.txt": "\x1b[31mred\x1b[0m\x07\n",
+    "\u200b": "nothing \u200b\u2066to\u2069 see\n",
+    "constructor": "{{hurt}} ${hurt}\n",
+}
+
+
+@pytest.mark.thorough
+async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: Server, repository: Path) -> None:
+    project = await project_in(server, repository)
+    await runs(server, project, dict(HOSTILE))
+    with browser.person(address_of(server, project), width=1280, height=1800) as person:
+        opens(person, project)
+        person.until(f"document.querySelectorAll({json.dumps(HUNK)}).length === {len(HOSTILE)}")
+        shown = person.runs("document.querySelector('.review').innerText")
+        assert not set(shown) & set("\u202e\u2066\u2069\u200b\x1b\x07"), "they are written out"
+        assert "<img src=x onerror" in shown
+        assert "<script>window.hurt=1</script>" in shown
+        # No line of the list ends because a name says so.
+        assert all("a" not in name.split("\n") for name in person.reads(".review-files code"))
+        assert person.runs("document.querySelectorAll('.review :is(script, img, [onerror])').length") == 0
+        person.clicks(".review-bar button:has-text('Undo all')")
+        person.clicks("dialog button:has-text('Cancel')")
+        for left in range(len(HOSTILE) - 1, -1, -1):
+            person.clicks(f"{HUNK} .yes")
+            person.until(f"document.querySelectorAll({json.dumps(HUNK)}).length === {left}")
+        person.sees(".empty", "Nothing to review")
+        assert person.runs("window.hurt") is None
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+async def test_an_empty_review_leads_back(browser: Browser, server: Server, repository: Path) -> None:
+    project = await project_in(server, repository)
+    with browser.person(address_of(server, project)) as person:
+        person.sees("h2", "blog")
+        assert not person("visible", css=".to-review")
+        person.goes_to(f"#/p/{project}/review")
+        person.sees(".empty", "Nothing to review")
+        person.clicks(".empty a")
+        person.sees("#prompt")
+
+
+SCROLL = (
+    "(() => { const scroller = document.querySelector('.review-scroller');"
+    " scroller.dispatchEvent(new WheelEvent('wheel')); scroller.scrollTop = 1e6 })()"
+)
+"""As a person scrolls to the end."""
+
+
+@pytest.mark.thorough
+async def test_keys_decide_only_what_is_in_view(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        readies_keys(person)
+        assert "old.txt" in person.reads(CURRENT)[0]
+        person.presses("a")
+        person.loses(".review-files", "old.txt")
+        person.sees(f"{CURRENT} h4", "Line 5")
+        person.sees(KEYED)
+        person.presses("e")
+        person.fills(".hunk textarea", "au")
+        person("type", text="au")
+        person.presses("Escape")
+        person.sees(".notice.draft", "kept as a draft")
+        assert (repository / "poem.txt").read_text() == WORK["poem.txt"], "typing decides nothing"
+        person.clicks(".notice.draft button:has-text('Discard')")
+        readies_keys(person)
+        person.runs(SCROLL)
+        person.loses(KEYED)
+        person.presses("u")
+        assert (repository / "poem.txt").read_text() == WORK["poem.txt"], "it is out of view"
+        person.presses("k")
+        person.presses("j")
+        person.sees(KEYED)
+        current = person.reads(f"{CURRENT} h4")[0]
+        person.presses("u")
+        person.until(f"document.querySelector('{CURRENT} h4')?.innerText !== {json.dumps(current)}")
+        person.sees(".review-bar", "2 changes")
+        person.runs("localStorage.setItem('drawbridge.setting.keys', 'off')")
+        person.presses("a")
+        person.presses("Escape")
+        person.sees("#prompt")
+        opens(person, project)
+        person.sees(".review-bar", "2 changes")
+
+
+@pytest.mark.thorough
+async def test_esc_leads_back_to_the_session(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project)) as person:
+        opens(person, project)
+        person.clicks(f"{HUNK} button:has-text('Edit')")
+        person.presses("Escape")
+        person.loses(".hunk textarea")
+        person.presses("Escape")
+        person.sees("#prompt")
+
+
+@pytest.mark.thorough
+async def test_a_decision_of_somebody_else_keeps_what_is_typed(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        deleted, first, second, _ = await ids(server, project)
+        person.clicks(in_hunk("Line 30", "button:has-text('Edit')"))
+        person.fills(".hunk textarea", "my line")
+        await decides(server, project, hunks=[deleted, first], decision="keep")
+        person.loses(in_hunk("Line 5", "header"))
+        person.sees(".review .news", "decided 2 changes.")
+        assert person.runs("document.activeElement.matches('.hunk textarea')")
+        await decides(server, project, hunks=[second], decision="undo")
+        person.sees(".hunk[data-gone] .notice", "decided this change")
+        assert person("value", css=".hunk[data-gone] textarea") == "my line"
+        person.clicks(".hunk[data-gone] button:has-text('Close')")
+        person.loses(".hunk[data-gone]")
+        assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
+
+
+@pytest.mark.thorough
+async def test_who_decided_first_is_said_where_the_hunk_was(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        first = (await ids(server, project))[0]
+        person("offline", on=True)
+        person.clicks(in_hunk("old.txt", "button:has-text('Undo')"))
+        person.sees(in_hunk("old.txt", ".yes"), "Sending")
+        await decides(server, project, hunks=[first], decision="keep")
+        person("offline", on=False)
+        person.sees(".hunk[data-gone] .notice", "already kept this change. Nothing was changed.")
+        assert not (repository / "old.txt").exists()
+        person.clicks(".hunk[data-gone] button:has-text('Close')")
+        person.loses(".review-files", "old.txt")
+        person.sees(HUNK)
+
+
+@pytest.mark.thorough
+async def test_the_page_and_a_phone_decide_the_same_hunk_at_once(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    """One of them decides, and the file is as that one wants it."""
+    undo = f"document.querySelector({json.dumps(HUNK + ' .no')})?.click()"
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        person.sees("h2", "blog")
+        async with server.client() as phone:
+            review = (await phone.ask("review_get", project_id=project))["data"]
+            keep = {"all": True, "version": review["version"], "decision": "keep"}
+            await phone.ask("review_decide", keep, project)
+            for number in range(5):
+                before, after = (repository / "poem.txt").read_text(), poem(line_5=f"round {number}", line_30="LINE 30")
+                await runs(server, project, {"poem.txt": after})
+                [hunk] = await ids(server, project)
+                person.goes_to(f"#/p/{project}/review")
+                person.sees(HUNK, f"round {number}")
+                keep = {"hunks": [hunk], "decision": "keep"}
+                click = asyncio.create_task(asyncio.to_thread(person.runs, undo))
+                if number % 2:  # else the phone is always faster than the browser
+                    await click
+                reply = await phone.ask("review_decide", keep, project)
+                await click
+                person.loses(HUNK)
+                if reply["type"] == "review":
+                    assert (repository / "poem.txt").read_text() == after
+                else:
+                    assert reply["data"]["code"] == "HUNK_GONE"
+                    assert reply["data"]["details"]["decision"] == "undo"
+                    assert (repository / "poem.txt").read_text() == before
+                assert await ids(server, project) == []
+                person.goes_to(f"#/p/{project}")
+                person.sees("#prompt")
+
+
+@pytest.mark.thorough
+async def test_undoing_several_hunks_asks_once(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        person.clicks(".review-file:has-text('poem.txt') button:has-text('Undo file')")
+        person.sees("dialog h2", "Undo 2 changes in poem.txt?")
+        person.clicks("dialog button:has-text('Cancel')")
+        person.clicks(".review-bar button:has-text('Undo all')")
+        person.sees("dialog h2", "Undo 4 changes in 3 files?")
+        person.clicks("dialog footer .no")
+        person.sees(".empty", "Nothing to review")
+    assert (repository / "poem.txt").read_text() == POEM
+    assert not (repository / "src").exists() or not list((repository / "src").iterdir())
+
+
+@pytest.mark.thorough
+async def test_what_is_cut_is_shown_before_it_is_decided(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        person.sees(".review-bar .hint", "show 1 change in full")
+        person.clicks(".review-files button:has-text('long.txt')")
+        person.sees(in_hunk("long.txt", ".unopened"))
+        assert person.runs("[...document.querySelectorAll('.hunk')].at(0).querySelector('.yes').disabled")
+        person.clicks(in_hunk("long.txt", "button.must"))
+        person.loses(in_hunk("long.txt", ".unopened"))
+        person.loses(".review-bar .hint")
+        person.clicks(in_hunk("long.txt", ".yes"))
+        person.loses(".review-files", "long.txt")
+
+
+@pytest.mark.thorough
+async def test_files_without_lines_are_said_in_words(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    await runs(server, project, {"notes.md": 0o755, "logo.bin": "\0\1\2"})
+    with browser.person(address_of(server, project), width=1280, height=1600) as person:
+        opens(person, project)
+        person.sees(in_hunk("notes.md", ".about"), "The file was made executable.")
+        person.sees(in_hunk("logo.bin", ".about"), "This is a new file. Its content is not shown")
+        person.clicks(in_hunk("notes.md", "button:has-text('Undo')"))
+        person.loses(".review-files", "notes.md")
+    assert not (repository / "notes.md").stat().st_mode & 0o111
+
+
+@pytest.mark.thorough
+async def test_during_a_run_hunks_can_only_be_kept(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        async with server.client() as client:
+            await client.ask("project_join", project_id=project)
+            await client.ask("execute", {"prompt": '/emit [{"hold": true}]'}, project)
+            person.sees(".about-all", "The agent is working")
+            assert person.runs("document.querySelector('.hunk footer .no').disabled")
+            person.clicks(f"{HUNK} .yes")
+            person.sees(".review-bar", "2 files")
+            await client.ask("agent_interrupt", project_id=project)
+            await client.receive("update", "run_finished")
+        person.loses(".about-all", "The agent is working")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scope", ["view"])
+async def test_who_may_only_view_decides_nothing(
+    browser: Browser, own_server: Server, repository: Path, scope: Scope
+) -> None:
+    project = await project_in(own_server, repository)
+    await runs(own_server, project, WORK)
+    token = Devices(own_server.data).add("the pad", scope)[1]
+    with browser.person(address_of(own_server, project, token)) as person:
+        opens(person, project)
+        person.sees(".review-bar .hint", "View only")
+        assert person.runs("document.querySelectorAll('.hunk footer button').length") == 0
+        readies_keys(person)
+        person.presses("u")
+        person.presses("a")
+        person.presses("e")
+        person.sees(".review-bar", "3 files")
+        assert not person("visible", css=".hunk textarea")
+
+
+SMALL = [(390, 844), (320, 640), (844, 390)]
+REACHED = (
+    "(() => { const box = document.querySelector('.hunk .yes').getBoundingClientRect();"
+    " return box.bottom <= innerHeight && box.top > innerHeight / 2 })()"
+)
+"""Keep is in the lower half of the screen."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), SMALL)
+async def test_a_phone_shows_one_hunk_a_screen(
+    browser: Browser, server: Server, project: str, width: int, height: int
+) -> None:
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        person.sees(".to-review")
+        assert person.runs(WIDER) == []
+        person.clicks(".to-review")
+        person.sees(HUNK)
+        assert len(person.reads(HUNK)) == 1
+        assert person.runs(WIDER) == []
+        person.sees(".pager", "1 of 4")
+        person.until(REACHED)
+        person.clicks("button[aria-label='Next change']")
+        person.sees(".hunk h4", "Line 5")
+        person.until(REACHED)
+        person.clicks(".hunk .yes")
+        person.sees(".hunk h4", "Line 30")
+        person.sees(".pager", "2 of 3")
+        person.until("document.activeElement.matches('.hunk')")
+        await decides(server, project, hunks=[(await ids(server, project))[0]], decision="keep")
+        person.sees(".review .news", "decided 1 change.")
+        person.sees(".pager", "1 of 2")
+        person.sees(".hunk h4", "Line 30")
+        person.until(REACHED)
+        person.clicks(".pager button:has-text('Files')")
+        person.sees(".review-files", "src/new.py")
+        assert person.runs(WIDER) == []
+        person.sees(".review-bar button:has-text('Keep all')")
+        person.clicks(".review-files button:has-text('src/new.py')")
+        person.sees(".hunk .line.added", "def open_bridge")
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
+async def test_no_width_cuts_a_review(browser: Browser, server: Server, project: str, width: int, height: int) -> None:
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        opens(person, project)
+        assert person.runs(WIDER) == []
+        person.clicks(f"{HUNK} .yes")
+        person.sees(f"{HUNK} h4", "Line 5")
+        person.clicks(f"{HUNK} button:has-text('Edit')")
+        person.sees(".hunk textarea")
+        assert person.runs(WIDER) == []
+
+
+OPEN_FIELD = (
+    "(() => { const box = document.querySelector('.hunk textarea').getBoundingClientRect();"
+    " const foot = document.querySelector('.hunk.current footer').getBoundingClientRect();"
+    " return box.height > 0 && box.bottom <= foot.top + 1 && box.top > 0 })()"
+)
+"""The field of an edit is above the buttons."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(1280, 640), (390, 844), (844, 390)])
+async def test_the_field_of_an_edit_is_in_view(
+    browser: Browser, server: Server, project: str, width: int, height: int
+) -> None:
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        opens(person, project)
+        person.presses("j")
+        person.sees(f"{CURRENT} h4", "Line 5")
+        person.sees(f"{CURRENT} .line", "line 2")
+        person.clicks(f"{CURRENT} button:has-text('Edit')")
+        person.until(OPEN_FIELD)
+
+
+@pytest.mark.thorough
+async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
+    browser: Browser, server: Server, project: str
+) -> None:
+    """The files above it are drawn and its own lines are read after it was brought into view."""
+    many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
+    await runs(server, project, {**many})
+    with browser.person(address_of(server, project), width=1280, height=700) as person:
+        opens(person, project)
+        person.clicks(".review-files button:has-text('poem.txt')")
+        person.sees(f"{CURRENT} .line", "line 2")
+        person.sees(f"{KEYED} h4", "Line 5")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+async def test_axe_finds_nothing_in_a_review(
+    browser: Browser, server: Server, project: str, dark: bool, width: int, height: int
+) -> None:
+    with browser.person(address_of(server, project), width=width, height=height, dark=dark) as person:
+        opens(person, project)
+        assert person("axe", file=str(programs.axe())) == []
+        person.clicks("button[aria-label='Next change']" if width < 500 else in_hunk("Line 5", "h4"))
+        person.clicks(in_hunk("Line 5", "button:has-text('Edit')"))
+        person.sees(".hunk textarea")
+        assert person("axe", file=str(programs.axe())) == []
+        await decides(server, project, hunks=[(await ids(server, project))[1]], decision="keep")
+        if width < 500:
+            person.clicks(".pager button:has-text('Files')")
+            person.sees(".review-files")
+        assert person("axe", file=str(programs.axe())) == []
+
+
+@pytest.mark.thorough
+async def test_forced_colours_show_the_current_hunk(browser: Browser, server: Server, project: str) -> None:
+    with browser.person(address_of(server, project), forced=True) as person:
+        opens(person, project)
+        person.presses("j")
+        outline = "getComputedStyle(document.querySelector('.hunk.current')).outlineStyle"
+        person.until(f"{outline} === 'solid'")
+        assert (
+            person.runs("getComputedStyle(document.querySelector('.review-files [aria-current]')).outlineStyle")
+            != "none"
+        )
+
+
+@pytest.mark.thorough
+async def test_the_place_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
+    """A hunk above is decided on another device: what is read stays where it is."""
+    with browser.person(address_of(server, project), width=1280, height=640) as person:
+        opens(person, project)
+        deleted = (await ids(server, project))[0]
+        person.presses("j")
+        person.presses("j")
+        person.sees(f"{CURRENT} h4", "Line 30")
+        person.sees(f"{CURRENT} .line", "line 27")
+        top = f"document.querySelector('{CURRENT}').getBoundingClientRect().top"
+        person.until(f"{top} > 0 && document.activeElement.matches('{CURRENT}')")
+        before = person.runs(top)
+        await decides(server, project, hunks=[deleted], decision="keep")
+        person.loses(".review-files", "old.txt")
+        assert abs(person.runs(top) - before) < 3
+
+
+@pytest.mark.thorough
+async def test_a_review_without_git_says_why(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+        with browser.person(address_of(server, project)) as person:
+            person.sees("h2", "blog")
+            person.goes_to(f"#/p/{project}/review")
+            person.sees(".review > .notice, .review .empty")
+
+
+@pytest.mark.slow
+async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Server, repository: Path) -> None:
+    """design §6: open in 300 ms on the page, one hunk decided in 100 ms, without the server's part."""
+    for number in range(200):
+        (repository / f"file{number:03}.txt").write_text(POEM * 5)
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "many")
+    project = await project_in(server, repository)
+    changed = poem(line_10="LINE 10", line_30="LINE 30") * 5
+    await runs(server, project, {f"file{number:03}.txt": changed for number in range(200)})
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        person.sees(".review-bar", "200 files · 2,000 changes")
+        person.clicks(f"{HUNK} .yes")
+        person.sees(".review-bar", "1,999 changes")
+
+
+@pytest.mark.thorough
+async def test_a_renamed_file_is_one_file_and_its_name_is_decided_by_itself(
+    browser: Browser, server: Server, repository: Path
+) -> None:
+    project = await project_in(server, repository)
+    await runs(server, project, {"poem.txt": None, "verses/song.txt": poem(line_5="LINE 5")})
+    with browser.person(address_of(server, project), width=1440, height=900) as person:
+        opens(person, project)
+        person.sees(".review-files .entry", "renamed")
+        assert len(person.reads(".review-files .entry")) == 1
+        person.sees(in_hunk("File name", ".about"), "The file was renamed from poem.txt.")
+        person.clicks(in_hunk("File name", ".no"))
+        person.loses(HUNK, "File name")
+        person.sees(".review-files .entry", "poem.txt")
+        person.clicks(in_hunk("Line 5", ".yes"))
+        person.sees(".empty", "Nothing to review")
+        assert person.complaints() == []
+    assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
+    assert not (repository / "verses" / "song.txt").exists()
+
+
+def png(width: int, height: int, colour: tuple[int, int, int]) -> bytes:
+    def part(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes(colour) * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", rows) + part(b"IEND", b"")
+
+
+def given(data: bytes) -> str:
+    return f"base64:{base64.b64encode(data).decode()}"
+
+
+SIZE = "[...document.querySelectorAll('.hunk img')].map((image) => image.complete && image.naturalWidth).join()"
+
+
+@pytest.mark.thorough
+async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
+    browser: Browser, server: Server, repository: Path
+) -> None:
+    (repository / "icon.png").write_bytes(png(320, 200, (200, 60, 60)))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "icon")
+    project = await project_in(server, repository)
+    work = {"icon.png": given(png(480, 300, (40, 110, 90))), "torn.png": given(png(9, 9, (0, 0, 0))[:40])}
+    await runs(server, project, {**work, "words.png": given(b"\0no image")})
+    with browser.person(address_of(server, project), width=1440, height=900) as person:
+        opens(person, project)
+        changed, torn, words = (f"{HUNK}:has-text('{name}')" for name in ("icon.png", "torn.png", "words.png"))
+        person.sees(f"{changed} figure:first-child figcaption", "320 × 200")
+        person.sees(f"{changed} figure:last-child figcaption", "480 × 300")
+        person.sees(f"{changed} .about", "The content of this file was changed.")
+        assert person.runs(SIZE) == "320,480"
+        person.sees(f"{torn} figure", "it is damaged")
+        person.sees(f"{words} figure", "it is named like an image, and is none")
+        person.clicks(f"{words} .no")
+        person.loses(words)
+        person.clicks(f"{changed} .yes")
+        person.loses(changed)
+        assert person.complaints() == []
+    assert not (repository / "words.png").exists()

@@ -1,0 +1,72 @@
+"""Search over all conversations, and a session as a file to keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in
+from .rig import Browser
+
+pytestmark = pytest.mark.thorough
+
+
+async def has_said(server: Server, project: str, *prompts: str) -> None:
+    async with server.client() as client:
+        await client.ask("project_join", project_id=project)
+        for prompt in prompts:
+            await client.ask("execute", {"prompt": prompt}, project)
+            await client.receive("update", "run_finished")
+
+
+async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    await has_said(server, project, "/quick about drawbridges", "/quick <b>and</b> moats", "/quick nothing")
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        person.sees(".side", "blog")
+        person.fills("#filter", "drawbridges")
+        person.clicks(".search-all")
+        person.sees(".results mark", "drawbridges")
+        person.sees(".results .tag", "Prompt")
+        person.fills("#search", "<b>and</b> moats")
+        person.sees(".results p", "<b>and</b> moats")
+        assert person("axe", file=str(programs.axe())) == []
+        person.clicks(".results a")
+        person.sees(".prompt .words", "moats")
+        person.runs("location.hash = '#/search?q=zebra'")
+        person.sees(".search .hint", "Nothing found.")
+
+
+async def test_the_search_of_one_project_can_be_widened(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    await has_said(server, project, "/quick about drawbridges")
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('Search here')")
+        person.sees(".search .only", "Only in blog")
+        person.clicks("button:has-text('Search everywhere')")
+        person.loses(".search .only")
+
+
+async def test_a_session_is_exported(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    await has_said(server, project, "/quick about drawbridges")
+    keep = (
+        "const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => "
+        "{ window.exported = text; }); return make(blob); }"
+    )
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.sees(".prompt .words", "drawbridges")
+        person.runs(keep)
+        for label, begins in {"Export as Markdown": "#", "Export as JSON Lines": "{"}.items():
+            person.runs("window.exported = undefined")
+            person.clicks("button[aria-label='Session menu']")
+            person.clicks(f"[role=menuitem]:has-text('{label}')")
+            person.until("window.exported !== undefined")
+            text = person.runs("window.exported")
+            assert text.startswith(begins), text[:80]
+            assert "about drawbridges" in text

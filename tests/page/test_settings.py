@@ -1,0 +1,184 @@
+"""The page's settings: devices, a phone paired by its QR code, appearance, and what was used."""
+
+from __future__ import annotations
+
+import json
+import socket
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.auth.devices import Devices
+from tests import programs
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in
+from .rig import Browser, Person
+from .test_approving import ACCEPT, asks, edit
+from .test_noticed import ENDPOINT, SUBSCRIBE
+
+pytestmark = pytest.mark.thorough
+
+
+def opens_settings(person: Person) -> None:
+    person.sees(".side")
+    person.goes_to("#/settings")
+    person.sees(".settings")
+
+
+async def test_s3_34_a_phone_is_paired_from_the_page(browser: Browser, own_server: Server, directory: Path) -> None:
+    await project_in(own_server, directory)
+    with browser.person(f"{page_of(own_server)}#token={own_server.token}", width=1440, height=900) as person:
+        opens_settings(person)
+        person.clicks("button:has-text('Pair a device')")
+        person.clicks("dialog label:has-text('View only')")
+        person.clicks("button:has-text('Create code')")
+        person.sees(".qr")
+        assert person("axe", file=str(programs.axe())) == []
+        code = person.reads(".pair-code code")[0].replace("-", "")
+        with browser.person(f"{page_of(own_server)}#pair={code}", width=390, height=844) as phone:
+            phone.fills("#device", "Ada's phone")
+            phone.clicks("text=Pair this device")
+            phone.sees(".side", "blog")
+            person.clicks("dialog button:has-text('Done')")
+            person.sees(".devices li", "Ada's phone")
+            person.sees(".devices small", "View only · connected")
+            person.clicks(".devices button:has-text('Revoke')")
+            person.sees("dialog", "Revoke “Ada's phone”?")
+            person.clicks("dialog button:has-text('Revoke')")
+            person.sees(".settings", "No device has been paired")
+            phone.sees(".connect", "")
+        assert all(device.revoked for device in Devices(own_server.data))
+
+
+def test_a_device_that_is_confined_manages_no_others(browser: Browser, own_server: Server) -> None:
+    token = Devices(own_server.data).add("Ada's phone", "run")[1]
+    with browser.person(f"{page_of(own_server)}#token={token}") as person:
+        opens_settings(person)
+        person.sees(".settings", "This device is “Ada's phone”. Run agents.")
+        assert person("visible", css=".devices") is False
+        assert person("visible", css="button:has-text('Pair a device')") is False
+
+
+def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Server) -> None:
+    """Before it has connected, and after it has left; and the server says which machine and version it is."""
+    devices = Devices(own_server.data)
+    token = devices.add("Ada's phone", "view")[1]
+    with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
+        opens_settings(person)
+        person.sees(".devices small", "View only · never used")
+        with browser.person(f"{page_of(own_server)}#token={token}") as phone:
+            phone.sees(".side")
+        while not any(
+            "last seen" in text for text in person.reads(".devices small")
+        ):  # the server hears of the end of a connection in its time
+            person("reload")
+            opens_settings(person)
+            person.sees(".devices small", "View only")
+        about = dict(zip(person.reads(".facts dt"), person.reads(".facts dd"), strict=True))
+        assert about["Server"] == socket.gethostname()
+        assert about["Address"] == page_of(own_server).split("/")[2]
+        assert about["Version"] == version("drawbridge")
+
+
+async def test_a_test_notification_and_its_buttons(browser: Browser, server: Server) -> None:
+    """What the push service answered is shown; buttons in notifications are off until they are switched on."""
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        person("allow", what=["notifications"], url=page_of(server))
+        opens_settings(person)
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        assert not person("visible", css="button:has-text('Send a test notification')"), "there is nobody to send it to"
+        person.runs(SUBSCRIBE)
+        person.clicks(".switch:has-text('Even when this page is closed')")
+        person.sees("button:has-text('Send a test notification')")
+        assert subscription(server)["actions"] is False
+        person.sees(".switch-row:has-text('Accept or reject in the notification') .hint", "even on a locked screen")
+        person.clicks(".switch:has-text('Accept or reject in the notification')")
+        person.until("localStorage.getItem('drawbridge.actions') === 'yes'")
+        assert subscription(server)["actions"] is True
+        person.runs(ANSWERS.replace("ANSWER", "{ accepted: true }"))
+        person.clicks("button:has-text('Send a test notification')")
+        person.sees(".settings [role=status]", "Sent. It appears in a few seconds.")
+        assert person.runs("self.asked") == {"endpoint": ENDPOINT}
+        person.runs(ANSWERS.replace("ANSWER", "{ accepted: false, problem: 'The subscription has expired.' }"))
+        person.clicks("button:has-text('Send a test notification')")
+        person.sees(".settings .problem", "The subscription has expired.")
+        person.loses(".settings [role=status]", "Sent.")
+
+
+def subscription(server: Server) -> dict[str, Any]:
+    [kept] = json.loads((server.data / "push.json").read_text())["subscriptions"]
+    found: dict[str, Any] = kept
+    return found
+
+
+ANSWERS = """(() => {
+  self.send ??= WebSocket.prototype.send;
+  WebSocket.prototype.send = function (text) {
+    const { type, request_id, data } = JSON.parse(text);
+    if (type !== 'push_test') return self.send.call(this, text);
+    self.asked = data;
+    const answer = { type: 'push_tested', request_id, data: ANSWER };
+    this.dispatchEvent(new MessageEvent('message', { data: JSON.stringify(answer) }));
+  };
+})()"""
+"""In the place of the server, which would ask a push service on the internet."""
+
+
+def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> None:
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        opens_settings(person)
+        person.clicks("label:has-text('Dark')")
+        person.until("document.documentElement.dataset.theme === 'dark'")
+        person.clicks(".switch:has-text('Single-key shortcuts')")
+        person("reload")
+        person.until("document.documentElement.dataset.theme === 'dark'")
+        opens_settings(person)
+        assert person.runs("localStorage.getItem('drawbridge.setting.keys')") == "off"
+        person.clicks("label:has-text('System')")
+        person.until("document.documentElement.dataset.theme === undefined")
+
+
+def test_the_look_of_changes_applies_at_once(browser: Browser, address: str, directory: Path) -> None:
+    """To those in the history, without loading the page again."""
+    with browser.person(address, width=1440, height=900) as person:
+        asks(person, edit(directory / "notes.md", "up", "down"))
+        person.clicks(ACCEPT)
+        person.sees(".finished")
+        here = person.runs("location.hash")
+        for shown, changed in (("split", "One column"), ("unified", "Side by side")):
+            person.clicks(".tool > summary:has-text('Edited')")
+            person.sees(f".tool-body .diff{':not(.unwrapped)' if shown == 'split' else '.unwrapped'} table.{shown}")
+            opens_settings(person)
+            person.clicks(f"label:has-text('{changed}')")
+            person.clicks(".switch:has-text('Wrap long lines')")
+            person.goes_to(here)
+            person.sees("#prompt")
+        person.clicks(".tool > summary:has-text('Edited')")
+        person.sees(".tool-body .diff:not(.unwrapped) table.split")
+
+
+async def test_what_was_used_is_shown_by_project_and_day(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    async with server.client() as client:
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": "/quick"}, project)
+        await client.receive("update", "run_finished")
+    for size in ({"width": 1440, "height": 900}, {"width": 320, "height": 640}):
+        with browser.person(f"{page_of(server)}#token={server.token}", **size) as person:
+            opens_settings(person)
+            person.sees(".usage caption", "By project")
+            person.sees(".usage tbody th", "blog")
+            person.sees(".usage caption", "By day")
+            assert person("axe", file=str(programs.axe())) == []
+
+
+def test_signing_out_forgets_the_token(browser: Browser, server: Server) -> None:
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        opens_settings(person)
+        person.clicks("button:has-text('Sign out')")
+        person.clicks("dialog button:has-text('Sign out')")
+        person.sees("#token")
+        assert person.runs("localStorage.getItem('drawbridge.token')") is None

@@ -1,0 +1,170 @@
+// What the cards of approvals are made of, without a page.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { editableFields, risksIn, titleOf } from '../../../web/src/approvals/input.ts';
+import { cellsOf } from '../../../web/src/approvals/notebook.ts';
+import { Questions } from '../../../web/src/approvals/questions.ts';
+import { reasonsFor, toggled } from '../../../web/src/approvals/reasons.ts';
+import { Collected } from '../../../web/src/approvals/comments.ts';
+import { Unseen } from '../../../web/src/approvals/unseen.ts';
+
+const cell = (source, more = {}) => ({ cell_type: 'code', id: 'a', metadata: {}, outputs: [], source, ...more });
+const book = (cells, more = {}) => JSON.stringify({ cells, metadata: {}, nbformat: 4, ...more });
+
+test('the cells that change are found', () => {
+  const found = cellsOf(book([cell('a'), cell('b')]), book([cell('a'), cell(['b\n', 'c'])]));
+  assert.deepEqual(found, {
+    cells: [{ number: 2, type: 'code', kind: 'changed', old_text: 'b', new_text: 'b\nc' }],
+    outputs: false,
+  });
+});
+
+test('added and deleted cells are found', () => {
+  const [added] = cellsOf(book([cell('a')]), book([cell('a'), cell('b', { id: 'b' })])).cells;
+  assert.deepEqual([added.kind, added.number, added.new_text], ['added', 2, 'b']);
+  const [deleted] = cellsOf(book([cell('a'), cell('b', { id: 'b' })]), book([cell('a')])).cells;
+  assert.deepEqual([deleted.kind, deleted.number, deleted.old_text], ['deleted', 2, 'b']);
+});
+
+test('removed outputs are reported', () => {
+  const before = book([cell('a', { outputs: [{ text: 'x' }], execution_count: 1 })]);
+  assert.equal(cellsOf(before, book([cell('b', { execution_count: null })])).outputs, true);
+});
+
+test('a notebook whose cells do not show all of the change is not shown by cells', () => {
+  const before = book([cell('a')]);
+  assert.equal(cellsOf(before, book([cell('b')], { nbformat: 5 })), undefined);
+  assert.equal(cellsOf(before, book([cell('b', { metadata: { run: 'always' } })])), undefined);
+  assert.equal(cellsOf(before, book([cell('b', { outputs: [{ text: 'false' }] })])), undefined);
+  assert.equal(cellsOf(before, book([cell('a'), cell('b', { metadata: { x: 1 } })])), undefined);
+  assert.equal(cellsOf('', before), undefined);
+  assert.equal(cellsOf(before, '{"cells": [1]}'), undefined);
+  assert.equal(cellsOf(before, 'null'), undefined);
+});
+
+test('comments are in the order of the lines', () => {
+  const comments = new Collected(
+    [],
+    (path) => path.replace('/p/', ''),
+    () => {},
+  );
+  comments.set('/p/b.py', '3', 'third', 'c');
+  comments.set('/p/a.py', '10', 'tenth ', 'j');
+  comments.set('/p/a.py', '−9', 'ninth', 'i');
+  comments.set('/p/a.py', '2', '  ', 'b');
+  assert.equal(comments.count.value, 3);
+  assert.equal(
+    comments.message('And test it.'),
+    'a.py:9 (removed line)\n> i\nninth\n\na.py:10\n> j\ntenth\n\nb.py:3\n> c\nthird\n\nAnd test it.',
+  );
+});
+
+const asked = () => ({
+  questions: [
+    { question: 'One?', options: [{ label: 'A' }, { label: 'B' }] },
+    { question: 'Many?', multiSelect: true, options: [{ label: 'C' }, { label: 'D' }] },
+  ],
+});
+
+test('all questions have to be answered', () => {
+  const questions = new Questions(asked(), undefined, () => {});
+  questions.pick(2);
+  assert.equal(questions.submit(), undefined);
+  assert.match(questions.problem.value, /Many\?/);
+  assert.equal(questions.at.value, 1);
+  assert.equal(questions.pick(3), false);
+  questions.pick(2);
+  questions.pick(1);
+  questions.all[1].write('and E');
+  assert.deepEqual(questions.submit().answers, { 'One?': 'B', 'Many?': 'C, D, and E' });
+});
+
+test('an option takes the place of words, and words that of an option', () => {
+  const [question] = new Questions(asked(), undefined, () => {}).all;
+  question.write('mine');
+  question.pick('A');
+  assert.equal(question.answer, 'A');
+  question.write('mine again');
+  assert.equal(question.answer, 'mine again');
+});
+
+test('what was begun is taken over if the options are the same', () => {
+  const begun = [{ chosen: ['A', 'gone'], own: '' }];
+  const questions = new Questions(asked(), begun, () => {});
+  assert.deepEqual(questions.all[0].chosen.value, ['A']);
+});
+
+test('only texts of the input can be edited', () => {
+  const request = { tool_name: 'Bash', input: { command: 'ls', n: 1 }, editable: ['command', 'n', 'toString'] };
+  assert.deepEqual(editableFields(request), ['command']);
+  assert.deepEqual(editableFields({ ...request, truncated: { bytes: 1 } }), []);
+  assert.deepEqual(editableFields({ ...request, editable: undefined }), []);
+});
+
+test('a risk without a place marks nothing', () => {
+  const risks = [
+    { code: 'sudo', text: 's', field: 'command', start: 0, end: 4 },
+    { code: 'delete', text: 'd', field: 'command' },
+    { code: 'delete', text: 'd', field: 'url', start: 1, end: 2 },
+  ];
+  assert.deepEqual(risksIn({ risks }, 'command'), [risks[0]]);
+});
+
+test('a title of the server is used unless a name in it was shortened', () => {
+  const request = { tool_name: 'Edit', input: {}, title: { text: 'Claude wants to edit', path: 'a.py' } };
+  assert.deepEqual(titleOf(request, 'Claude', '/p'), ['Claude wants to edit', 'a.py']);
+  const long = 'x'.repeat(300);
+  assert.deepEqual(titleOf({ ...request, tool_name: long }, 'Claude', '/p'), [
+    `Claude wants to use ${long}`,
+    undefined,
+  ]);
+});
+
+test('a common reason is added to the message, and removed again', () => {
+  const [wrong, , tests] = reasonsFor(false, true);
+  const both = toggled(toggled('Sorry. ', wrong), tests);
+  assert.equal(both, 'Sorry. This is the wrong file. Add tests for this change.');
+  assert.equal(toggled(both, wrong), 'Sorry. Add tests for this change.');
+  assert.equal(toggled('', wrong), 'This is the wrong file.');
+  assert.equal(toggled(wrong.text, wrong), '');
+});
+
+/** A replacement, as CodeMirror maps positions through it. */
+const replaced = (from, to, length) => ({
+  mapPos: (at, side) => {
+    if (at < from || (at === from && side < 0)) return at;
+    if (at > to || (at === to && side > 0)) return at + length - (to - from);
+    return side < 0 ? from : from + length;
+  },
+});
+
+test('all of a text has to be in sight, in any order', () => {
+  const unseen = new Unseen([[0, 100]]);
+  unseen.see(60, 100);
+  unseen.see(0, 30);
+  assert.equal(unseen.isEmpty, false);
+  unseen.see(31, 59);
+  assert.equal(unseen.isEmpty, true);
+});
+
+test('what was removed is a place that has to be in sight', () => {
+  const unseen = new Unseen([[50, 50]]);
+  unseen.see(0, 40);
+  assert.equal(unseen.isEmpty, false);
+  unseen.see(45, 60);
+  assert.equal(unseen.isEmpty, true);
+});
+
+test('what was not in sight moves with the text, and is gone when a person replaces it', () => {
+  const unseen = new Unseen([
+    [10, 20],
+    [50, 60],
+  ]);
+  unseen.change(replaced(0, 0, 100));
+  unseen.see(0, 105);
+  assert.equal(unseen.isEmpty, false);
+  unseen.see(105, 125);
+  unseen.change(replaced(140, 170, 3));
+  assert.equal(unseen.isEmpty, true);
+});

@@ -1,0 +1,96 @@
+// The examples of the CommonMark specification. What must not be as they have it is in a list, with the reason.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+
+import { drawn } from './dom.mjs';
+
+const { Blocks } = await import('../../../web/src/text/markdown.tsx');
+const { blocksOf, load } = await import('../../../web/src/text/blocks.ts');
+
+await load();
+
+const SPEC = new URL('../../web/node_modules/commonmark-spec/spec.txt', import.meta.url);
+
+/** HTML is a text here, on purpose. */
+const HTML = new Set(['HTML blocks', 'Raw HTML']);
+
+/** Other examples whose Markdown contains a tag. */
+const TAGS = [21, 31, 201, 308, 309, 344, 475, 476, 477, 491, 494, 524, 536, 642, 643];
+
+/**
+ * Links that are a text, because of a protocol that is not known to be harmless, an empty address, or one in the page itself;
+ * and links without words, which show their address.
+ */
+const ADDRESSES = [200, 484, 485, 486, 487, 501, 567, 581, 596, 598, 599, 601];
+
+/** Of the names of characters, the page knows those that agents write. */
+const REFERENCES = [25];
+
+/** In GitHub's Markdown, which agents write, an address is a link without brackets too. */
+const GFM = [602, 608, 611, 612];
+
+function examples() {
+  const found = [];
+  let section = '';
+  const text = fs.readFileSync(SPEC, 'utf8').replaceAll('→', '\t');
+  const pattern = /^#{1,6} (.*)$|^`{32} example\n([\s\S]*?)^\.\n([\s\S]*?)^`{32}$/gm;
+  for (const [, heading, markdown, html] of text.matchAll(pattern)) {
+    if (heading !== undefined) section = heading;
+    else found.push({ number: found.length + 1, section, markdown, html });
+  }
+  return found;
+}
+
+const BLOCKS = /\s*(<\/?(?:p|h\d|ul|ol|li|blockquote|pre|hr)>)\s*/g;
+
+/** HTML without what the page draws in another way: the levels of headings, images, white space, paragraphs of items. */
+function expected(html) {
+  return tidy(
+    html
+      .replace(/<img [^>]*?alt="([^"]*)"[^>]*>/g, '<a>$1</a>')
+      .replace(/<(\/?)h([1-6])>/g, (_, end, level) => `<${end}h${Math.max(3, Number(level))}>`)
+      .replace(/<br \/>/g, '\n')
+      .replace(/<hr \/>/g, '<hr></hr>')
+      .replace(/<(\w+)(?: [^>]*)?>/g, '<$1>')
+      .replace(/&(lt|gt|quot|amp);/g, (_, name) => ({ lt: '‹', gt: '›', quot: '"', amp: '&' })[name]),
+  );
+}
+
+function actual(node) {
+  if (node.data !== undefined) return node.data.replace(/\\xa0/g, ' ').replace(/</g, '‹').replace(/>/g, '›');
+  const inside = node.childNodes.map(actual).join('');
+  if (node.attributes.class === 'code-head') return '';
+  if (
+    node.localName === 'div' ||
+    node.localName === 'section' ||
+    node.localName === 'span' ||
+    node.localName === 'input'
+  )
+    return inside;
+  const tag = node.localName === 'button' ? 'a' : node.localName;
+  return `<${tag}>${inside}</${tag}>`;
+}
+
+const tidy = (markup) =>
+  markup
+    .replace(/<\/?p>/g, ' ')
+    .replace(/\s+/g, ' ')
+    .replace(BLOCKS, '$1')
+    .replace(/\s*(<\/?code>)\s*/g, '$1')
+    .trim();
+
+const differs = ({ markdown, html }) => {
+  const element = drawn(Blocks, { blocks: blocksOf(markdown), openFile: () => {} });
+  return tidy(element.childNodes.map(actual).join('')) !== expected(html);
+};
+
+test('the examples of CommonMark are drawn, but for those that are listed', () => {
+  const all = examples();
+  assert.equal(all.length, 652);
+  const failed = all.filter((one) => !HTML.has(one.section) && differs(one)).map(({ number }) => number);
+  assert.deepEqual(
+    failed,
+    [...TAGS, ...ADDRESSES, ...REFERENCES, ...GFM].sort((a, b) => a - b),
+  );
+});

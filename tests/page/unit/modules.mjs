@@ -1,0 +1,12 @@
+// What tests in Python ask of the page's own modules.
+export { settledWords } from '../../../web/src/conversation/settled.ts';
+export { agentName, liftedWords, MODES, standing } from '../../../web/src/projects/words.ts';
+export { harmless } from '../../../web/src/text/harmless.ts';
+export {
+  goneWords,
+  linesWords,
+  suggestedField,
+  suggestedText,
+  titleOf,
+  wordsOf,
+} from '../../../web/src/review/model.ts';

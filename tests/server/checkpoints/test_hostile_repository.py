@@ -1,0 +1,213 @@
+"""What an agent writes into a repository never runs a program as the server. With the real git.
+
+Each attack names one program, the spy, in another way. The spy leaves a file behind when it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, ReviewMoved, Wish
+from tests.server.checkpoints.rig import RUN, git, make_project
+
+Attack: TypeAlias = Callable[[Path, str], None]
+"""Given the project and the spy's path."""
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(does: Attack) -> Attack:
+    ATTACKS[does.__name__] = does
+    return does
+
+
+def settings(project: Path, **values: str) -> None:
+    """By an agent that writes files: ``filter__x__clean`` is ``filter.x.clean``."""
+    for name, value in values.items():
+        git(project, "config", name.replace("__", "."), value)
+
+
+def filtered(project: Path) -> None:
+    (project / ".gitattributes").write_text("* filter=x diff=x merge=x\n")
+
+
+@attack
+def clean_filter(project: Path, spy: str) -> None:
+    settings(project, filter__x__clean=spy, filter__x__required="true")
+    filtered(project)
+
+
+@attack
+def smudge_filter(project: Path, spy: str) -> None:
+    settings(project, filter__x__smudge=spy, filter__x__required="true")
+    filtered(project)
+
+
+@attack
+def process_filter(project: Path, spy: str) -> None:
+    settings(project, filter__x__process=spy)
+    filtered(project)
+
+
+@attack
+def filter_by_info_attributes(project: Path, spy: str) -> None:
+    settings(project, filter__x__clean=spy)
+    (project / ".git" / "info" / "attributes").write_text("* filter=x\n")
+
+
+@attack
+def filter_by_attributes_file(project: Path, spy: str) -> None:
+    (project.parent / "attributes").write_text("* filter=x\n")
+    settings(project, filter__x__clean=spy, core__attributesFile=str(project.parent / "attributes"))
+
+
+@attack
+def filter_in_an_included_file(project: Path, spy: str) -> None:
+    (project / "more").write_text(f'[filter "x"]\n\tclean = {spy}\n')
+    settings(project, include__path=str(project / "more"))
+    filtered(project)
+
+
+@attack
+def filter_in_the_work_trees_configuration(project: Path, spy: str) -> None:
+    settings(project, core__repositoryFormatVersion="1", extensions__worktreeConfig="true")
+    (project / ".git" / "config.worktree").write_text(f'[filter "x"]\n\tclean = {spy}\n')
+    filtered(project)
+
+
+@attack
+def filter_in_the_persons_configuration(project: Path, spy: str) -> None:
+    (Path(os.environ["HOME"]) / ".gitconfig").write_text(f'[filter "x"]\n\tclean = {spy}\n\tprocess = {spy}\n')
+    filtered(project)
+
+
+@attack
+def fsmonitor(project: Path, spy: str) -> None:
+    settings(project, core__fsmonitor=spy)
+
+
+@attack
+def hooks(project: Path, spy: str) -> None:
+    for name in ("post-index-change", "reference-transaction", "pre-commit", "post-commit", "post-checkout"):
+        (project / ".git" / "hooks" / name).symlink_to(spy)
+
+
+@attack
+def hooks_elsewhere(project: Path, spy: str) -> None:
+    hooks(project, spy)
+    (project / ".git" / "hooks").rename(project / "hooks")
+    settings(project, core__hooksPath=str(project / "hooks"))
+
+
+@attack
+def differences(project: Path, spy: str) -> None:
+    settings(project, diff__external=spy, diff__x__command=spy, diff__x__textconv=spy, merge__x__driver=spy)
+    filtered(project)
+
+
+@attack
+def programs_for_people(project: Path, spy: str) -> None:
+    settings(project, core__pager=spy, core__editor=spy, core__askPass=spy, credential__helper=spy, pager__config=spy)
+
+
+@attack
+def signatures(project: Path, spy: str) -> None:
+    settings(project, commit__gpgSign="true", gpg__program=spy, tag__gpgSign="true")
+
+
+@attack
+def repository_inside(project: Path, spy: str) -> None:
+    """Its own configuration, which git reads when it asks whether a submodule has changed."""
+    inside = project / "inside"
+    inside.mkdir()
+    git(inside, "init", "-q")
+    (inside / "text").write_text("one\n")
+    git(inside, "add", ".")
+    git(inside, "commit", "-q", "-m", "one")
+    git(project, "add", "inside")
+    (inside / "text").write_text("two\n")
+    settings(inside, filter__x__clean=spy, core__fsmonitor=spy)
+    filtered(inside)
+
+
+@attack
+def missing_object(project: Path, spy: str) -> None:
+    """git asks the repository's remote for it, by a program that the repository names."""
+    values = {"repositoryFormatVersion": "1", "sshCommand": spy, "gitProxy": spy}
+    settings(project, **{f"core__{name}": value for name, value in values.items()})
+    settings(project, extensions__partialClone="origin", remote__origin__promisor="true")
+    settings(project, remote__origin__url="ssh://nowhere.invalid/x", remote__origin__uploadpack=spy)
+    for tree in git(project, "for-each-ref", "--format=%(tree)", "refs/drawbridge").split():
+        blob = git(project, "rev-parse", f"{tree}:poem.txt").strip()
+        (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink(missing_ok=True)
+    for pack in (project / ".git" / "objects" / "pack").glob("*"):
+        pack.unlink()
+
+
+@pytest.fixture
+def spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that is there once a program was run."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    ran, program = tmp_path / "ran", tmp_path / "spy"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >>{ran}\ncat\n')
+    program.chmod(0o755)
+    return ran
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy: Path) -> None:
+    project = make_project(tmp_path / "ws")
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    (project / "poem.txt").write_text((project / "poem.txt").read_text().replace("line 3\n", "LINE 3\n"))
+    ATTACKS[name](project, str(tmp_path / "spy"))
+    spy.unlink(missing_ok=True)  # git has run it for the attacker
+    await checkpoints.take(RUN, "after")
+    with contextlib.suppress(GitFailed, NoCheckpoint):
+        await checkpoints.changes(RUN)
+    with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
+        await checkpoints.revert(RUN)
+    await checkpoints.take("run_2", "before")
+    assert not spy.exists(), spy.read_text()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_path: Path, spy: Path) -> None:
+    project, review = make_project(tmp_path / "ws"), Review("proj_1")
+    checkpoints = Checkpoints(project, "proj_1", stored=review.extend)
+    await checkpoints.take(RUN, "before")
+    text = (project / "poem.txt").read_text()
+    (project / "poem.txt").write_text(
+        "".join(line.upper() if line[5] in "379" else line for line in text.splitlines(True))
+    )
+    await checkpoints.take(RUN, "after")
+    ATTACKS[name](project, str(tmp_path / "spy"))
+    spy.unlink(missing_ok=True)  # git has run it for the attacker
+
+    async def seen() -> Open:
+        async with checkpoints.operation() as running:
+            return await review.current(running, checkpoints)
+
+    decided = 0
+    decisions: list[Decision] = ["keep", "undo", "edit"]
+    for decision in decisions:
+        with contextlib.suppress(Changed, GitFailed, HunkGone, NoCheckpoint, ReviewMoved):
+            ids = [hunk.id for file in (await seen()).files for hunk in file.hunks if hunk.kind == "lines"]
+            async with checkpoints.operation() as running:
+                await review.decide(running, checkpoints, Wish("phone", decision, tuple(ids[:1]), text="edited\n"))
+                decided += 1
+    with contextlib.suppress(GitFailed, NoCheckpoint):
+        await checkpoints.take("run_2", "before")
+    assert not spy.exists(), spy.read_text()
+    assert decided == (0 if name == "missing_object" else 3)

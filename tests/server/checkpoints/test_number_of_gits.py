@@ -1,0 +1,235 @@
+"""How often git is started for a checkpoint: a ``git`` that notes each call stands before the real one on the PATH."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import GitFailed
+from tests import programs
+from tests.server.checkpoints.rig import git, make_project
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The calls since it was asked last."""
+    log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
+    folder.mkdir()
+    (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr(programs, "git", lambda: real)
+
+    def since() -> list[str]:
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.write_text("")
+        return lines
+
+    return since
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project")
+
+
+@pytest.fixture
+def checkpoints(project: Path, tmp_path: Path) -> Checkpoints:
+    return checkpoints_of(project, tmp_path)
+
+
+def checkpoints_of(project: Path, tmp_path: Path) -> Checkpoints:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return Checkpoints(project, "proj_1", folder=folder)
+
+
+async def a_turn(checkpoints: Checkpoints, project: Path, name: str = "first") -> None:
+    """A run that changes a file."""
+    assert await checkpoints.begin(name)
+    (project / "poem.txt").write_text(f"by {name}\n")
+    assert await checkpoints.take(name, "after")
+
+
+async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
+    return {file.path: file.change for file in (await checkpoints.changes(name)).files}
+
+
+async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
+    """The calls that a turn has to wait for."""
+    calls()
+    storing = asyncio.Event()
+    store = checkpoints._store
+
+    async def held(*arguments: object) -> None:
+        await storing.wait()
+        await store(*arguments)  # type: ignore[arg-type]
+
+    checkpoints._store = held  # type: ignore[assignment, method-assign]
+    assert await checkpoints.begin("second")
+    found = calls()
+    storing.set()
+    checkpoints._store = store  # type: ignore[method-assign]
+    return found
+
+
+async def test_outside_of_a_work_tree_git_is_not_started(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    checkpoints = Checkpoints(plain, "proj_1")
+    assert not await checkpoints.begin("first")
+    assert not await checkpoints.take("first", "after")
+    assert calls() == []
+
+
+async def test_a_warm_turn_waits_for_one_git(
+    checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
+) -> None:
+    await a_turn(checkpoints, project)
+    assert len(await before_the_turn(checkpoints, calls)) == 1
+    (project / "old.txt").write_text("by the second run\n")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {"old.txt": "changed"}
+
+
+async def test_a_warm_turn_after_a_persons_edit_waits_for_one_git(
+    checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
+) -> None:
+    await a_turn(checkpoints, project)
+    (project / "poem.txt").write_text("by a person\n")
+    (project / "letter.txt").write_text("by a person\n")
+    (project / "mine.txt").unlink()
+    assert len(await before_the_turn(checkpoints, calls)) == 1
+    (project / "letter.txt").write_text("by the second run\n")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {"letter.txt": "changed"}
+    await checkpoints.revert("second")
+    assert (project / "letter.txt").read_text() == "by a person\n"
+
+
+async def test_a_refreshed_index_costs_nothing(
+    checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
+) -> None:
+    await a_turn(checkpoints, project)
+    git(project, "status")
+    assert len(await before_the_turn(checkpoints, calls)) == 1
+
+
+async def test_a_turn_begins_when_git_has_the_files(checkpoints: Checkpoints, project: Path) -> None:
+    assert await checkpoints.begin("first")
+    (project / "poem.txt").write_text("by the run\n")  # the checkpoint is not stored yet
+    await checkpoints.take("first", "after")
+    await checkpoints.revert("first")
+    assert (project / "poem.txt").read_text().startswith("line 1\n")
+
+
+async def test_what_is_ignored_since_is_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
+    await a_turn(checkpoints, project)
+    with (project / ".gitignore").open("a") as file:
+        file.write("mine.txt\n")
+    assert await checkpoints.begin("second")
+    (project / "mine.txt").write_text("by the second run\n")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {}
+
+
+async def test_what_a_run_has_ignored_is_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
+    assert await checkpoints.begin("first")
+    (project / ".git" / "info" / "exclude").write_text("mine.txt\n")
+    await checkpoints.take("first", "after")
+    assert await checkpoints.begin("second")
+    (project / "mine.txt").write_text("by the second run\n")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {}
+
+
+async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
+    """The directory is not among those that are listed while git runs: no file of it was in the last checkpoint."""
+    await a_turn(checkpoints, project)
+    (project / "new").mkdir()
+    (project / "new" / "letter.txt").write_text("by a person\n")
+    (project / "new" / "secret.log").write_text("by a person\n")
+    assert await checkpoints.begin("second")
+    (project / ".gitignore").write_text("")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {".gitignore": "changed"}
+
+
+async def test_what_a_person_adds_by_force_is_part_of_it(checkpoints: Checkpoints, project: Path) -> None:
+    await a_turn(checkpoints, project)
+    git(project, "add", "-f", "noise.log")
+    assert await checkpoints.begin("second")
+    (project / "noise.log").write_text("by the second run\n")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {"noise.log": "changed"}
+
+
+async def test_a_changed_configuration_is_read(checkpoints: Checkpoints, project: Path) -> None:
+    await a_turn(checkpoints, project)
+    git(project, "config", "core.autocrlf", "true")
+    (project / "letter.txt").write_bytes(b"one\r\ntwo\r\n")
+    await checkpoints.take("second", "before")
+    assert git(project, "show", "refs/drawbridge/proj_1/second/before:letter.txt") == "one\ntwo\n"
+
+
+async def test_an_included_configuration_that_comes_later_is_read(
+    checkpoints: Checkpoints, project: Path, tmp_path: Path
+) -> None:
+    git(project, "config", "include.path", str(tmp_path / "later"))
+    await a_turn(checkpoints, project)
+    (tmp_path / "later").write_text("[core]\n\tautocrlf = true\n")
+    (project / "letter.txt").write_bytes(b"one\r\ntwo\r\n")
+    await checkpoints.take("second", "before")
+    assert git(project, "show", "refs/drawbridge/proj_1/second/before:letter.txt") == "one\ntwo\n"
+
+
+async def test_a_filter_that_a_run_adds_loses_no_content(checkpoints: Checkpoints, project: Path) -> None:
+    await a_turn(checkpoints, project)
+    (project / ".gitattributes").write_text("*.txt filter=lfs\n")
+    assert await checkpoints.begin("second")
+    (project / "letter.txt").write_text("by the second run\n")
+    await checkpoints.take("second", "after")
+    assert await changes(checkpoints, "second") == {"letter.txt": "added"}
+    await checkpoints.revert("second")
+    assert not (project / "letter.txt").exists()
+
+
+async def test_a_repository_inside_is_never_asked(checkpoints: Checkpoints, project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q", "inside")
+    (project / "inside" / "a.txt").write_text("a\n")
+    git(project / "inside", "add", ".")
+    git(project / "inside", "commit", "-q", "-m", "first")
+    spy, noted = tmp_path / "spy", tmp_path / "noted"
+    spy.write_text(f"#!/bin/sh\necho called >>{noted}\n")
+    spy.chmod(0o755)
+    git(project / "inside", "config", "core.fsmonitor", str(spy))
+    for name in ("first", "second", "third"):
+        await a_turn(checkpoints, project, name)
+        (project / "inside" / "a.txt").write_text(f"{name}\n")
+    assert not noted.exists()
+    git(project / "inside", "status")
+    assert noted.exists(), "the spy would not have been called either way"
+
+
+async def test_a_lost_index_costs_commands_alone(checkpoints: Checkpoints, project: Path, tmp_path: Path) -> None:
+    await a_turn(checkpoints, project)
+    (tmp_path / "data" / "checkpoint.index").unlink()
+    await a_turn(checkpoints, project, "second")
+    assert await changes(checkpoints, "second") == {"poem.txt": "changed"}
+
+
+async def test_closing_ends_what_is_stored_in_the_background(checkpoints: Checkpoints, project: Path) -> None:
+    assert await checkpoints.begin("first")
+    await checkpoints.close()
+    assert not checkpoints._busy.locked()
+
+
+async def test_no_checkpoint_begins_after_closing(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> None:
+    await checkpoints.close()
+    with pytest.raises(GitFailed):
+        await checkpoints.begin("first")
+    assert calls() == []

@@ -1,0 +1,502 @@
+"""A directory that is not in a git work tree has its checkpoints in a private repository. With the real git."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server.checkpoints import checkpoints as checkpoints_module
+from drawbridge.server.checkpoints import private
+from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
+from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
+from tests import programs
+from tests.server.checkpoints.rig import RUN, git
+from tests.server.checkpoints.test_hostile_repository import spy  # noqa: F401 - a fixture
+
+POEM = "".join(f"line {number}\n" for number in range(1, 21))
+
+
+@pytest.fixture(autouse=True)
+def with_git() -> None:
+    programs.git()
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "home"
+    directory.mkdir(exist_ok=True)
+    monkeypatch.setenv("HOME", str(directory))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return directory
+
+
+@pytest.fixture
+def plain(own_home: Path, tmp_path: Path) -> Path:
+    """The directory; that of the server's data is beside it."""
+    directory = tmp_path / "plain"
+    directory.mkdir()
+    (directory / "poem.txt").write_text(POEM)
+    (directory / "old.txt").write_text("old\n")
+    return directory
+
+
+class Kept:
+    """The checkpoints and the review of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.folder = directory.parent / "data"
+        self.folder.mkdir(exist_ok=True)
+        self.review = Review("proj_1")
+        self.checkpoints = Checkpoints(directory, "proj_1", folder=self.folder, stored=self.review.extend)
+
+    @property
+    def repository(self) -> Path:
+        return self.folder / private.NAME
+
+    async def run(self, work: Callable[[Path], object], run: str = RUN) -> None:
+        assert await self.checkpoints.take(run, "before")
+        work(self.directory)
+        assert await self.checkpoints.take(run, "after")
+
+    async def changed(self, run: str = RUN) -> dict[str, str]:
+        return {file.path: file.change for file in (await self.checkpoints.changes(run)).files}
+
+    async def seen(self) -> Open:
+        async with self.checkpoints.operation() as running:
+            return await self.review.current(running, self.checkpoints)
+
+    async def decide(self, wish: Wish) -> Open:
+        async with self.checkpoints.operation() as running:
+            return (await self.review.decide(running, self.checkpoints, wish)).review
+
+
+def state(directory: Path) -> dict[str, object]:
+    """Everything in the directory: contents, links and modes."""
+    found: dict[str, object] = {}
+    for path in sorted(directory.rglob("*")):
+        name = str(path.relative_to(directory))
+        if path.is_symlink():
+            found[name] = os.readlink(path)
+        elif path.is_file():
+            found[name] = (path.read_bytes(), path.stat().st_mode)
+        else:
+            found[name] = path.lstat().st_mode
+    return found
+
+
+def three_files(directory: Path) -> None:
+    (directory / "poem.txt").write_text(POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n"))
+    (directory / "new.bin").write_bytes(b"\0\xff\n")
+    (directory / "old.txt").unlink()
+
+
+async def test_a_run_is_shown_and_reverted_and_nothing_else_is_written(plain: Path) -> None:
+    before = state(plain)
+    kept = Kept(plain)
+    await kept.run(three_files)
+    after = state(plain)
+    assert await kept.changed() == {"poem.txt": "changed", "new.bin": "added", "old.txt": "deleted"}
+    assert state(plain) == after
+    await kept.checkpoints.revert(RUN)
+    assert state(plain) == before
+    assert [path for path in kept.folder.rglob("*") if path.lstat().st_mode & 0o077] == []
+
+
+@pytest.mark.thorough
+async def test_a_review_is_decided_hunk_by_hunk(plain: Path) -> None:
+    kept = Kept(plain)
+    await kept.run(three_files)
+    review = await kept.seen()
+    assert review.private
+    ids = {file.path: [hunk.id for hunk in file.hunks] for file in review.files}
+    assert {path: len(hunks) for path, hunks in ids.items()} == {"new.bin": 1, "old.txt": 1, "poem.txt": 2}
+    await kept.decide(Wish("phone", "undo", (ids["poem.txt"][0], *ids["old.txt"])))
+    await kept.decide(Wish("phone", "keep", tuple(ids["new.bin"])))
+    left = await kept.decide(Wish("phone", "edit", (ids["poem.txt"][1],), text="seventeen\n"))
+    assert (left.files, left.private) == ((), True)
+    assert (plain / "poem.txt").read_text() == POEM.replace("line 17\n", "seventeen\n")
+    assert sorted(os.listdir(plain)) == ["new.bin", "old.txt", "poem.txt"]
+
+
+@pytest.mark.thorough
+async def test_the_review_outlives_the_server(plain: Path) -> None:
+    await Kept(plain).run(three_files)
+    later = Kept(plain)
+    assert len((await later.seen()).files) == 3
+    await later.run(lambda directory: (directory / "more.txt").write_text("more\n"), "run_2")
+    assert await later.changed("run_2") == {"more.txt": "added"}
+    assert len((await later.seen()).files) == 4
+
+
+async def test_what_is_ignored_by_default_is_left_out(plain: Path) -> None:
+    """A ``.gitignore`` adds to the list, and includes again what it names with an exclamation mark."""
+    (plain / ".gitignore").write_text("*.log\n!dist/\n")
+    kept = Kept(plain)
+
+    def work(directory: Path) -> None:
+        for name in ("node_modules", ".venv", "venv", "target", "build", "dist", "__pycache__", ".cache", "src"):
+            (directory / name).mkdir()
+            (directory / name / "a.txt").write_text("a\n")
+        for name in ("noise.log", "a.pyc", ".DS_Store"):
+            (directory / name).write_text("noise\n")
+
+    await kept.run(work)
+    assert await kept.changed() == {"src/a.txt": "added", "dist/a.txt": "added"}
+
+
+@pytest.mark.thorough
+async def test_a_file_over_the_limit_is_left_out(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that grows during a run is not: it could not be reverted otherwise."""
+    monkeypatch.setattr(private, "LARGEST_FILE", 1_000)
+    (plain / "large.bin").write_bytes(b"\1" * 2_000)
+    kept = Kept(plain)
+    before = state(plain)
+
+    def work(directory: Path) -> None:
+        (directory / "large.bin").write_bytes(b"\2" * 2_000)
+        (directory / "[l]arger *.bin").write_bytes(b"\2" * 2_000)
+        (directory / "poem.txt").write_text(POEM * 100)
+
+    await kept.run(work)
+    assert await kept.changed() == {"poem.txt": "changed"}
+    assert [file.path for file in (await kept.seen()).files] == ["poem.txt"]
+    await kept.checkpoints.revert(RUN)
+    after = state(plain)
+    assert after["poem.txt"] == before["poem.txt"]
+    assert after["large.bin"] != before["large.bin"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "words"), [("MOST_FILES", 3, "more than 3 files"), ("MOST_BYTES", 400, "MB")]
+)
+async def test_a_directory_over_a_limit_is_refused_with_the_reason(
+    limit: str, value: int, words: str, plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(plain)
+    await kept.run(three_files)
+    for number in range(3):
+        (plain / f"{number}.txt").write_text("x" * 100)
+    monkeypatch.setattr(private, limit, value)
+    with pytest.raises(private.TooLarge, match=f"^Too large to review: .*{words}.*gitignore"):
+        await kept.checkpoints.take("run_2", "before")
+    with pytest.raises(private.TooLarge):
+        await kept.seen()
+    with pytest.raises(private.TooLarge):
+        await kept.checkpoints.changes("run_2")
+    (plain / ".gitignore").write_text("?.txt\nold.txt\n")
+    monkeypatch.setattr(private, limit, 1_000)
+    with pytest.raises(private.TooLarge):  # a run is not delayed by another look so soon
+        await kept.checkpoints.take("run_2", "before")
+    assert (await kept.seen()).files, "a person who asks gets an answer"
+    assert await kept.checkpoints.take("run_2", "before")
+
+
+@pytest.mark.thorough
+async def test_a_directory_that_takes_too_long_to_list_is_refused(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private, "LIST_SECONDS", 0.0)
+    with pytest.raises(private.TooLarge, match="can't be listed"):
+        await Kept(plain).checkpoints.take(RUN, "before")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("which", ["home", "above", "data"])
+async def test_a_home_directory_is_not_copied(which: str, own_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "data" / "one").mkdir(parents=True)
+    directory = {"home": own_home, "above": tmp_path, "data": tmp_path / "data"}[which]
+    with pytest.raises(private.TooLarge, match="home directory"):
+        await Checkpoints(directory, "proj_1", folder=tmp_path / "data" / "one").take(RUN, "before")
+    assert not (tmp_path / "data" / "one" / private.NAME).exists()
+
+
+@pytest.mark.thorough
+async def test_a_directory_inside_of_gits_own_has_no_checkpoints(plain: Path) -> None:
+    git(plain, "init", "-q")
+    kept = Checkpoints(plain / ".git" / "info", "proj_1", folder=plain.parent)
+    assert not await kept.take(RUN, "before")
+    assert not (plain.parent / private.NAME).exists()
+
+
+@pytest.mark.thorough
+async def test_gits_own_repository_is_used_once_everything_is_decided(plain: Path) -> None:
+    """A run that makes the directory a repository is reviewed where it was begun."""
+    kept = Kept(plain)
+
+    def work(directory: Path) -> None:
+        three_files(directory)
+        git(directory, "init", "-q")
+        git(directory, "add", ".")
+        git(directory, "commit", "-q", "-m", "by the agent")
+
+    await kept.run(work)
+    assert await kept.changed() == {"poem.txt": "changed", "new.bin": "added", "old.txt": "deleted"}
+    await kept.run(lambda directory: (directory / "more.txt").write_text("more\n"), "run_2")
+    review = await kept.seen()
+    assert (len(review.files), review.private) == (4, True)
+    assert git(plain, "for-each-ref", "refs/drawbridge") == ""
+    await kept.decide(Wish("phone", "keep", all=True, version=review.version))
+    await kept.run(lambda directory: (directory / "more.txt").write_text("yet more\n"), "run_3")
+    review = await kept.seen()
+    assert ([file.path for file in review.files], review.private) == (["more.txt"], False)
+    assert not kept.repository.exists()
+    shutil.rmtree(plain / ".git")
+    await kept.run(lambda directory: (directory / "poem.txt").write_text("short\n"), "run_4")
+    review = await kept.seen()
+    assert ([file.path for file in review.files], review.private) == (["poem.txt"], True)
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+async def test_a_pointer_to_another_repository_is_not_followed(kind: str, plain: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    kept = Kept(plain)
+    await kept.run(lambda directory: None)
+    if kind == "file":
+        (plain / ".git").write_text(f"gitdir: {other / '.git'}\n")
+    else:
+        (plain / ".git").symlink_to(other / ".git")
+    before = state(other)
+    await kept.run(three_files, "run_2")
+    assert (await kept.seen()).private
+    await kept.checkpoints.revert("run_2")
+    assert (plain / "poem.txt").read_text() == POEM
+    assert state(other) == before
+
+
+@pytest.mark.thorough
+async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> None:
+    """Whatever the attributes and the person's settings say about line ends and encodings."""
+    (own_home / ".gitconfig").write_text("[core]\n\tautocrlf = true\n")
+    (plain / ".gitattributes").write_text(
+        "* text=auto eol=crlf ident\n*.rc working-tree-encoding=UTF-16\nold.txt binary\n"
+    )
+    contents = {"crlf.txt": b"one\r\ntwo\n", "menu.rc": b"not \xff UTF-16\r\n", "id.txt": b"$Id: x$\n"}
+    for name, data in contents.items():
+        (plain / name).write_bytes(data)
+    before = state(plain)
+    kept = Kept(plain)
+
+    def work(directory: Path) -> None:
+        for name in contents:
+            (directory / name).write_bytes(b"other\r\n")
+        (directory / "old.txt").write_text("new\n")
+
+    await kept.run(work)
+    assert "-old\n+new\n" in (await kept.checkpoints.changes(RUN)).diff
+    await kept.checkpoints.revert(RUN)
+    assert state(plain) == before
+
+
+@pytest.mark.thorough
+async def test_repositories_inside_are_left_alone(plain: Path) -> None:
+    inside = plain / "inside"
+    inside.mkdir()
+    git(inside, "init", "-q")
+    (inside / "a.txt").write_text("a\n")
+    git(inside, "add", ".")
+    git(inside, "commit", "-q", "-m", "one")
+    kept = Kept(plain)
+
+    def work(directory: Path) -> None:
+        (directory / "inside" / "a.txt").write_text("b\n")
+        (directory / "poem.txt").write_text("short\n")
+
+    await kept.run(work)
+    assert await kept.changed() == {"poem.txt": "changed"}
+    await kept.run(work, "run_2")
+    assert await kept.changed("run_2") == {}
+
+
+@pytest.mark.thorough
+async def test_what_a_run_makes_git_ignore_is_restored(plain: Path) -> None:
+    kept = Kept(plain)
+    before = state(plain)
+
+    def work(directory: Path) -> None:
+        (directory / ".gitignore").write_text("*.txt\n")
+        (directory / "poem.txt").write_text("short\n")
+
+    await kept.run(work)
+    assert await kept.changed() == {".gitignore": "added", "poem.txt": "changed"}
+    await kept.checkpoints.revert(RUN)
+    assert state(plain) == before
+    (plain / ".gitignore").write_text("*.txt\n")
+    await kept.run(work, "run_2")
+    assert await kept.changed("run_2") == {}
+    await Kept(plain).run(work, "run_3")
+
+
+@pytest.mark.thorough
+async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints_module, "KEPT_RUNS", 2)
+    monkeypatch.setattr(private, "COLLECT_SECONDS", 0.0)
+    kept = Kept(plain)
+    for number in range(6):
+        at = {"GIT_COMMITTER_DATE": f"{1_800_000_000 + number} +0000"}
+        monkeypatch.setattr(checkpoints_module, "AUTHOR", checkpoints_module.AUTHOR | at)
+        content = os.urandom(200_000)
+        await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
+    stored = sum(file.stat().st_size for file in (kept.repository / "objects").rglob("*") if file.is_file())
+    assert 500_000 < stored < 1_000_000
+    assert [path for path in kept.folder.rglob("*") if path.lstat().st_mode & 0o077] == []
+    assert await kept.changed("run_5") == {"noise.bin": "changed"}
+    with pytest.raises(NoCheckpoint):
+        await kept.changed("run_1")
+
+
+@pytest.mark.thorough
+async def test_a_disk_that_can_not_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which stops no run, and leaves no half of a repository."""
+
+    def fails(path: str, data: bytes) -> None:
+        raise DrawbridgeError("the disk is full")
+
+    kept = Kept(plain)
+    with monkeypatch.context() as patched:
+        patched.setattr(private, "write_private", fails)
+        with pytest.raises(GitFailed, match="the disk is full"):
+            await kept.checkpoints.take(RUN, "before")
+    assert not kept.repository.exists()
+    await kept.run(three_files)
+
+
+@pytest.mark.thorough
+async def test_a_full_repository_keeps_the_latest_run(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private, "MOST_STORED", 300_000)
+    kept = Kept(plain)
+    for number in range(4):
+        content = os.urandom(200_000)
+        await kept.run(lambda directory: (directory / "noise.bin").write_bytes(content), f"run_{number}")  # noqa: B023
+    assert await kept.changed("run_3") == {"noise.bin": "changed"}
+    with pytest.raises(NoCheckpoint):
+        await kept.changed("run_1")
+    assert [file.path for file in (await kept.seen()).files] == ["noise.bin"]
+
+
+@pytest.mark.thorough
+async def test_a_warm_turn_does_not_read_unchanged_files_again(plain: Path) -> None:
+    kept = Kept(plain)
+    await kept.run(three_files)
+    assert (await kept.checkpoints.begin("run_2")) is True
+    assert kept.checkpoints._left is None  # it is being stored
+    await kept.checkpoints._storing.wait()
+    assert kept.checkpoints._left is not None
+
+
+Attack: TypeAlias = Callable[[Path, str], None]
+
+
+def filters(directory: Path, spy: str) -> None:  # noqa: F811
+    (directory / ".gitattributes").write_text("* filter=x diff=x merge=x\n")
+    (directory / ".gitconfig").write_text(f'[filter "x"]\n\tclean = {spy}\n\tsmudge = {spy}\n\tprocess = {spy}\n')
+
+
+def filters_of_the_person(directory: Path, spy: str) -> None:  # noqa: F811
+    filters(directory, spy)
+    text = f'[filter "x"]\n\tclean = {spy}\n\trequired = true\n[core]\n\tfsmonitor = {spy}\n\thooksPath = {directory}\n'
+    (Path(os.environ["HOME"]) / ".gitconfig").write_text(text)
+
+
+def own_repository(directory: Path, spy: str) -> None:  # noqa: F811
+    """With hooks, fsmonitor and a filter."""
+    git(directory, "init", "-q")
+    for name, value in {"core.fsmonitor": spy, "filter.x.clean": spy, "diff.external": spy}.items():
+        git(directory, "config", name, value)
+    for name in ("post-index-change", "reference-transaction", "pre-commit", "pre-auto-gc"):
+        (directory / ".git" / "hooks" / name).symlink_to(spy)
+    filters(directory, spy)
+
+
+def repository_inside(directory: Path, spy: str) -> None:  # noqa: F811
+    inside = directory / "inside"
+    inside.mkdir()
+    own_repository(inside, spy)
+    (inside / "a.txt").write_text("a\n")
+
+
+def broken_repositories(directory: Path, spy: str) -> None:  # noqa: F811
+    (directory / ".git").mkdir()
+    (directory / ".git" / "config").write_text(f"[core]\n\tfsmonitor = {spy}\n")
+    (directory / "inside").mkdir()
+    (directory / "inside" / ".git").write_text("gitdir: /\n")
+    os.mkfifo(directory / "pipe")
+
+
+@pytest.mark.parametrize(
+    "attack", [filters, filters_of_the_person, own_repository, repository_inside, broken_repositories]
+)
+async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain: Path) -> None:  # noqa: F811
+    program = str(spy.parent / "spy")
+    kept = Kept(plain)
+    await kept.run(three_files)
+    attack(plain, program)
+    (plain / "poem.txt").write_text(POEM.upper())
+    spy.unlink(missing_ok=True)  # git has run it for the attacker
+    await kept.run(lambda directory: (directory / "poem.txt").write_text(POEM), "run_2")
+    with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
+        await kept.checkpoints.revert("run_2")
+    ids = [hunk.id for file in (await kept.seen()).files for hunk in file.hunks]
+    for id in ids:
+        with contextlib.suppress(Changed, HunkGone, ReviewMoved):
+            await kept.decide(Wish("phone", "undo", (id,)))
+    assert not spy.exists(), spy.read_text()
+
+
+async def test_links_are_not_followed(plain: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("secret\n")
+    kept = Kept(plain)
+    (plain / "folder").mkdir()
+    (plain / "folder" / "a.txt").write_text("a\n")
+
+    def work(directory: Path) -> None:
+        shutil.rmtree(directory / "folder")
+        (directory / "folder").symlink_to(outside)
+        (directory / "poem.txt").unlink()
+        (directory / "poem.txt").symlink_to(outside / "secret.txt")
+        (directory / ".gitignore").symlink_to(outside / "secret.txt")
+        (directory / ".gitattributes").symlink_to(outside / "secret.txt")
+
+    before, beside = state(plain), state(outside)
+    await kept.run(work)
+    assert "secret\n" not in (await kept.checkpoints.changes(RUN)).diff.replace("secret.txt\n", "")
+    await kept.checkpoints.revert(RUN)
+    assert state(plain) == before
+    assert state(outside) == beside
+
+
+@pytest.mark.thorough
+async def test_a_cancelled_look_leaves_no_process(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = asyncio.Event()
+
+    async def holds(self: private.PrivateRepository, git: Git) -> str:
+        held.set()
+        await asyncio.sleep(600)
+        return ""
+
+    monkeypatch.setattr(private.PrivateRepository, "selection", holds)
+    kept = Kept(plain)
+    taking = asyncio.create_task(kept.checkpoints.take(RUN, "before"))
+    await held.wait()
+    taking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await taking
+    await kept.checkpoints.close()
+    monkeypatch.undo()
+    await Kept(plain).run(three_files)
+
+
+def test_what_is_left_out_is_documented() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "server.md").read_text()
+    assert [pattern for pattern in private.IGNORED if f"`{pattern}`" not in document] == []

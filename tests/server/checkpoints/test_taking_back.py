@@ -1,0 +1,205 @@
+"""A client sees what a run changed and takes it back."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.checkpoints import checkpoints
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.context import Limits
+from tests import programs
+from tests.server.checkpoints.rig import git
+from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.waiting import until
+
+
+def make_repository(directory: Path) -> None:
+    directory.mkdir()
+    subprocess.run([programs.git(), "init", "-q"], cwd=directory, check=True)
+    (directory / "poem.txt").write_text("one\n")
+
+
+async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
+    """The project and the run: the agent adds a line to poem.txt."""
+    directory = server.root / "one"
+    if not directory.exists():
+        make_repository(directory)
+        await server.does(phone, "project_create", path=str(directory), join=True)
+    (project,) = [one.id for one in server.core.projects]
+    ended = len(phone.updates("run_finished"))
+    run = (await server.does(phone, "execute", project, prompt="go"))["data"]["run_id"]
+    prompts = ended + 1
+    await until(lambda: sum(len(process.prompts) for process in server.agent.processes) == prompts, "the prompt")
+    with (directory / "poem.txt").open("a") as poem:
+        poem.write(line)
+    server.agent.latest.ends()
+    await until(lambda: len(phone.updates("run_finished")) == prompts, "the end of the run")
+    await server.core.projects.get(project)._worker.tasks.wait()
+    return project, run
+
+
+async def test_a_run_is_seen_and_taken_back_for_everybody(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        await server.does(page, "project_join", project)
+        changes = (await server.does(page, "run_changes", project, run_id=run))["data"]
+        assert changes["files"] == [{"path": "poem.txt", "change": "changed"}]
+        assert "+two\n" in changes["diff"]
+        await server.does(phone, "run_revert", project, run_id=run)
+        assert (server.root / "one" / "poem.txt").read_text() == "one\n"
+        (reverted,) = page.updates("run_reverted")
+        assert (reverted["run_id"], reverted["by"]) == (run, "phone")
+
+
+async def test_what_happens_after_a_run_is_not_part_of_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, first = await a_run(server, phone, line="two\n")
+        (server.root / "one" / "mine.txt").write_text("mine\n")
+        project, second = await a_run(server, phone, line="three\n")
+        files = [
+            (await server.does(phone, "run_changes", project, run_id=run))["data"]["files"] for run in (first, second)
+        ]
+        assert files == [[{"path": "poem.txt", "change": "changed"}]] * 2
+
+
+async def test_lines_changed_since_are_refused_by_name(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        (server.root / "one" / "poem.txt").write_text("one\nmine\n")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "run_revert", project, run_id=run)
+        assert (refused.value.code, refused.value.details) == (
+            "CHANGED_SINCE",
+            {"paths": ("poem.txt",), "lines": {"poem.txt": 2}},
+        )
+        assert (server.root / "one" / "poem.txt").read_text() == "one\nmine\n"
+
+
+async def test_nothing_is_taken_back_while_the_agent_works(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        await server.does(phone, "execute", project, prompt="go")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "run_revert", project, run_id=run)
+        assert refused.value.code == "PROCESS_ACTIVE"
+        assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("what", ["project_delete", "agent_new_session", "run_revert"])
+async def test_while_a_run_is_taken_back_nothing_else_is_done_with_the_project(what: str, tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError) as refused:
+            await server.does(page, what, project, **({"run_id": run} if what == "run_revert" else {}))
+        assert (refused.value.code, refused.value.retryable) == ("PROCESS_ACTIVE", True)
+        await taking_back
+        assert (server.root / "one" / "poem.txt").read_text() == "one\n"
+        assert len(phone.of_type("run_reverted") + phone.updates("run_reverted")) == 1
+        await server.does(page, "project_delete", project)
+
+
+async def test_what_a_run_changed_that_the_servers_end_has_ended_can_be_taken_back_later(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, _ = await a_run(server, phone, line="two\n")
+        last = (await server.does(phone, "execute", project, prompt="go"))["data"]["run_id"]
+        await until(lambda: len(server.agent.latest.prompts) == 2, "the prompt")
+        with (server.root / "one" / "poem.txt").open("a") as poem:
+            poem.write("three\n")
+    async with serving(tmp_path, Limits()) as server:
+        await server.does(phone, "run_revert", project, run_id=last)
+        assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_the_server_does_not_end_in_the_midst_of_taking_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git would be ended with it, and files were half as they had been."""
+    phone, begun, run_git = Client(), asyncio.Event(), Git.run
+
+    async def slowly(git: Git, *words: str, **more: Any) -> Any:
+        if words[0] == "apply":
+            begun.set()
+            await settled()
+        return await run_git(git, *words, **more)
+
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        monkeypatch.setattr(Git, "run", slowly)
+        taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
+        await begun.wait()
+        await server.core.close("the server is ending")
+        assert (server.root / "one" / "poem.txt").read_text() == "one\n"
+        assert (await taking_back)["data"]["update_type"] == "run_reverted"
+        assert [one for one in records(server, project) if one["message"].get("subtype") == "run_reverted"]
+
+
+async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(max_turns=3)
+        project = await server.project(phone)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="go", options={"dangerously_skip_permissions": True})
+        assert (refused.value.code, refused.value.field) == (
+            "PERMISSION_DENIED", "data.options.dangerously_skip_permissions"
+        )  # fmt: skip
+        with pytest.raises(ClientError):
+            await server.does(phone, "set_mode", project, mode="bypassPermissions")
+        assert server.agent.processes == []
+        process = await server.running(phone, project)
+        assert process.launch.options.max_turns == 3
+        process.ends()
+
+
+async def test_a_full_disk_is_reported_for_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        monkeypatch.setattr("tempfile.gettempdir", no_room)
+        for what in ("run_changes", "run_revert"):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, what, project, run_id=run)
+            assert refused.value.code == "CHECKPOINT_NOT_FOUND"
+            assert "No space left on device" in caplog.text
+        assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_a_large_file_with_a_filter_is_named_to_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "FILTERED_BYTES", 0)
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        directory = server.root / "one"
+        make_repository(directory)
+        (directory / ".gitattributes").write_text("*.txt filter=lfs\n")
+        os.utime(directory / "poem.txt", (1, 1))
+        git(directory, "add", ".")
+        await server.does(phone, "project_create", path=str(directory), join=True)
+        project, run = await a_run(server, phone, line="two\n")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "run_revert", project, run_id=run)
+        assert (refused.value.code, "poem.txt" in refused.value.text) == ("CHECKPOINT_NOT_FOUND", True)
+        assert (directory / "poem.txt").read_text() == "one\ntwo\n"

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.app import core
+from drawbridge.server.checkpoints import private
+from drawbridge.server.sessions import file_changes, file_index, places, worker
+from drawbridge.server.store import search
+from drawbridge.server.terminal_sessions import directories, prompts
+from tests.server.auth.rig import Server, serving
+from tests.server.wire_client import WireClient
+from tests.waiting import PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search or a walk that takes too long is ended: on a busy machine that is chance. Tests of the limits set their own."""
+    for module, name in (
+        (search, "SEARCH_SECONDS"),
+        (places, "SEARCH_SECONDS"),
+        (file_index, "WALK_SECONDS"),
+        (file_index, "GIT_SECONDS"),
+        (file_changes, "GIT_SECONDS"),
+        (private, "LIST_SECONDS"),
+        (core, "COUNTING_SECONDS"),
+        (worker, "LOOK_BACK_SECONDS"),
+        (directories, "READY_SECONDS"),
+        (directories, "CLOSE_SECONDS"),
+        (prompts, "BEGIN_SECONDS"),
+        (prompts, "TYPING_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, PATIENCE)
+
+
+@pytest.fixture
+async def whole_server(tmp_path: Path) -> AsyncIterator[Server]:
+    """With real projects, in the process of the test; also for folders whose ``server`` is another one."""
+    async with serving(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def server(whole_server: Server) -> Server:
+    return whole_server
+
+
+@pytest.fixture
+async def owner(server: Server) -> AsyncIterator[WireClient]:
+    async with server.client() as client:
+        yield client

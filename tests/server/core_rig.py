@@ -1,0 +1,315 @@
+"""The core of the server with a fake agent, which a test scripts, in the process of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.agents import base
+from drawbridge.agents.claude import prompts, reports
+from drawbridge.agents.output import session_id_of
+from drawbridge.server.app import blobs
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import AnyRow
+from drawbridge.server.events import Announced
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import parse
+from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
+from drawbridge.server.sessions.audience import Broadcast
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.context import Limits
+from tests.server.schema import check_said
+from tests.waiting import until
+
+ROWS = {row.name: row for row in COMMANDS}
+QUIET = Limits(checkpoints=False)
+
+
+def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
+    """Sends the frame to each client, without the writers that the server has for many."""
+    for subscriber in audience:
+        subscriber.send(frame)
+
+
+class Process:
+    """An ``AgentProcess``; a test can inspect what it was sent."""
+
+    _pids = itertools.count(1_000_000)
+
+    def __init__(
+        self, launch: base.Launch, heard: Callable[[base.Event], None], *, says_its_session: bool = True
+    ) -> None:
+        self.says_its_session = says_its_session
+        self.pid = next(self._pids)
+        self.launch = launch
+        self.heard = heard
+        self.prompts: list[str] = []
+        self.attachments: tuple[base.Attachment, ...] = ()
+        self.answers: list[tuple[str, base.Decision]] = []
+        self.interrupts = 0
+        self.steers: list[str] | None = []
+        """Messages that were sent into its turn; None: it takes none."""
+        self.modes: list[str] = []
+        self.ended = False
+        self.busy = False
+        self.turn_open = False
+
+    def prompt(self, text: str, attachments: tuple[base.Attachment, ...] = ()) -> None:
+        self.prompts.append(text)
+        self.attachments = attachments
+        self.turn_open = True
+        if self.says_its_session:
+            self.heard(base.SessionIdentified(self.launch.session_id))
+
+    def answer(self, question_id: str, decision: base.Decision) -> None:
+        self.answers.append((question_id, decision))
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+
+    async def set_mode(self, mode: str) -> None:
+        if mode == "dontAsk":
+            raise base.AgentRefused("there is no such mode")
+        self.modes.append(mode)
+
+    async def set_model(self, model: str) -> None:
+        self.modes.append(model)
+
+    async def set_effort(self, effort: str) -> bool:
+        self.modes.append(effort)
+        return True
+
+    def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
+        if self.steers is None:
+            raise base.AgentRefused("it takes no message while it works")
+        record()
+        self.steers.append(text)
+
+    async def stop(self) -> None:
+        self.exit(0)
+
+    async def kill(self) -> None:
+        """As the real ones: the turn ends a moment before the process does."""
+        await asyncio.sleep(0)
+        if self.turn_open and not self.ended:
+            self.ends(ok=False, interrupted=True)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.exit(-9)
+
+    # what the test makes it do
+
+    def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
+        self.heard(base.AgentLine(json.dumps(line).encode(), session_id_of(line.get("session_id")), durable))
+
+    def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
+        proposal = base.Proposal("/p/a.py", "old\n", "new\n")
+        asked = json.dumps(given or {"file_path": "/p/a.py"}).encode()
+        self.heard(base.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
+
+    def ends(
+        self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False, error: str = "it went wrong"
+    ) -> None:
+        self.turn_open = False
+        self.heard(base.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
+
+    def refuses_its_conversation(self) -> None:
+        self.turn_open = False
+        self.heard(base.TurnEnded(ok=False, error="there is no such conversation", code="SESSION_NOT_FOUND"))
+
+    def exit(self, code: int, stderr: str = "") -> None:
+        if not self.ended:
+            self.ended = True
+            self.turn_open = False
+            self.heard(base.Exited(code, stderr))
+
+
+class Agent:
+    """Every process that was started is in ``processes``."""
+
+    name = "claude"
+    asks = True
+    own_modes = False
+    sees = True
+    embeds = staticmethod(prompts.embeds)
+    sessions: base.Sessions | None = None
+    says_sessions = True
+    """Processes report their conversation as soon as they get a prompt."""
+
+    def __init__(self) -> None:
+        self.processes: list[Process] = []
+        self.unusable: base.AgentUnusable | None = None
+        self.may_start = asyncio.Event()
+        self.may_start.set()
+
+    async def start(self, launch: base.Launch, heard: Callable[[base.Event], None]) -> Process:
+        await asyncio.sleep(0)
+        await self.may_start.wait()
+        if self.unusable:
+            raise self.unusable
+        self.processes.append(Process(launch, heard, says_its_session=self.says_sessions))
+        return self.processes[-1]
+
+    def last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
+        return reports.last_state(lines, session_id)
+
+    @property
+    def latest(self) -> Process:
+        return self.processes[-1]
+
+
+class Client:
+    """A subscriber that keeps what it was sent."""
+
+    _ids = itertools.count(1)
+
+    def __init__(self, name: str = "phone") -> None:
+        self.id = f"client-{next(self._ids)}"
+        self.name = name
+        self.heard: list[dict[str, Any]] = []
+        self.frames: list[Frame] = []
+        self.decides = self.runs = self.owns = True
+
+    def send(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self.heard.append(json.loads(frame.data))
+        check_said(self.heard[-1])
+
+    def sees(self, path: Path) -> bool:
+        return True
+
+    async def room(self) -> None:
+        await asyncio.sleep(0)
+
+    def updates(self, what: str) -> list[dict[str, Any]]:
+        return [
+            one["data"]["data"] for one in self.heard if one["type"] == "update" and one["data"]["update_type"] == what
+        ]
+
+    def of_type(self, what: str) -> list[dict[str, Any]]:
+        return [one for one in self.heard if one["type"] == what]
+
+    @property
+    def seqs(self) -> list[int]:
+        return [one["seq"] for one in self.heard if "seq" in one]
+
+
+class Blobs(blobs.Blobs):
+    """Named texts, without a directory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def take(self, blob_id: str) -> bytes:
+        if blob_id not in self.kept:
+            raise ClientError("BLOB_NOT_FOUND", "There is no such blob.")
+        return self.kept[blob_id]
+
+    async def read(self, blob_id: str) -> bytes:
+        return self.take(blob_id)
+
+
+class Server:
+    """A core over a directory; ``does`` executes a message as the transport would and returns the reply as a client reads it.
+
+    Its data is in ``folder``; projects may be in ``root``.
+    """
+
+    def __init__(
+        self, folder: Path, limits: Limits | None = None, root: Path | None = None, broadcast: Broadcast = one_by_one
+    ) -> None:
+        self.folder = folder
+        self.noticed: list[Announced] = []
+        """What people who do not look at the page may be notified of."""
+        self.audited: list[Announced] = []
+        self.root = root or folder / "work"
+        self.root.mkdir(exist_ok=True)
+        self.agent = Agent()
+        self.blobs = Blobs()
+        self.core = Core(
+            folder / "data",
+            [self.root.resolve()],
+            {"claude": self.agent},
+            self.blobs,
+            limits or QUIET,
+            "off",
+            Ceilings(),
+            broadcast=broadcast,
+            notices=self.noticed.append,
+            audit=self.audited.append,
+        )
+
+    async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:
+        request_id = data.pop("request_id", None)
+        message = {"type": type, "data": data} | ({"project_id": project_id} if project_id else {})
+        row: AnyRow = ROWS[type]
+        command = parse(
+            json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
+        )
+        asker: Any = client  # which is as much of a client as the core knows
+        answered = row.handler(self.core, command, asker)
+        answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
+        found: dict[str, Any] = json.loads(encode(answer, command.request_id))
+        if "seq" in found:  # the reply replaces the record for the client that asked
+            client.heard.append(found)
+        if answer.then is not None:
+            answer.then()
+        return found
+
+    async def project(self, client: Client, name: str = "one", *, join: bool = True) -> str:
+        (self.root / name).mkdir(exist_ok=True)
+        answer = await self.does(client, "project_create", path=str(self.root / name), join=join)
+        return str(answer["project_id"])
+
+    async def running(self, client: Client, project: str, prompt: str = "go", **more: Any) -> Process:
+        """The process that has been given the prompt. ``more``: further fields of the command."""
+        before = {process.pid: len(process.prompts) for process in self.agent.processes}
+
+        def given() -> list[Process]:
+            return [process for process in self.agent.processes if len(process.prompts) > before.get(process.pid, 0)]
+
+        await self.does(client, "execute", project, prompt=prompt, **more)
+        await until(given, "the prompt")
+        return given()[-1]
+
+    async def starting(self, client: Client, project: str, prompt: str = "go") -> None:
+        """The prompt waits for its process, which is started once ``agent.may_start`` is set."""
+        self.agent.may_start.clear()
+        await self.does(client, "execute", project, prompt=prompt)
+        await settled()
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, limits: Limits | None = None, root: Path | None = None) -> AsyncIterator[Server]:
+    server = Server(folder, limits, root)
+    await server.core.open()
+    try:
+        yield server
+    finally:
+        await server.core.close("the server is ending")
+
+
+async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:
+    """Lets the event loop run until ``condition``, or for a while without one."""
+    for _ in range(turns):
+        if condition is not None and condition():
+            return
+        await asyncio.sleep(0)
+    if condition is not None:
+        await until(condition)
+
+
+def records(server: Server, project: str) -> list[dict[str, Any]]:
+    """The history as an independent reader finds it."""
+    logs = server.folder / "data" / "projects" / project / "logs"
+    lines = [line for file in sorted(logs.glob("messages_*.jsonl")) for line in file.read_bytes().split(b"\n") if line]
+    return [msgspec.json.decode(line) for line in lines]

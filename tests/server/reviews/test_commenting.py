@@ -1,0 +1,465 @@
+"""Comments on a review: drafts that last, follow their lines, are sent once as one prompt, and are answered by later hunks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.reviews import commenting, remembered
+from drawbridge.server.store.search import Part
+from tests.server.checkpoints.rig import git
+from tests.server.core_rig import Client, records
+from tests.server.reviews.rig import POEM, Reviewed, id_of, reviewing
+from tests.waiting import until
+
+
+def lines_3_and_17(directory: Path) -> None:
+    text = (directory / "poem.txt").read_text().replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n")
+    (directory / "poem.txt").write_text(text)
+
+
+async def refused(one: Reviewed, client: Client | None = None, **data: Any) -> ClientError:
+    with pytest.raises(ClientError) as error:
+        await one.comment(client, **data)
+    return error.value
+
+
+async def not_sent(one: Reviewed, client: Client | None = None, **data: Any) -> ClientError:
+    with pytest.raises(ClientError) as error:
+        await one.submit(client, **data)
+    return error.value
+
+
+def prompts(one: Reviewed) -> list[dict[str, Any]]:
+    """In the history."""
+    return [item["message"] for item in records(one.server, one.project) if item["direction"] == "client"]
+
+
+async def sent(one: Reviewed, **data: Any) -> str:
+    """Submits the drafts to an agent that does not work; returns the run, which has begun."""
+    before = len(prompts_of_agent(one))
+    run = str((await one.submit(**data))["data"]["run_id"])
+    await until(lambda: len(prompts_of_agent(one)) > before, "the prompt")
+    return run
+
+
+def prompts_of_agent(one: Reviewed) -> list[str]:
+    return [prompt for process in one.server.agent.processes for prompt in process.prompts]
+
+
+# drafts
+
+
+async def test_a_draft_is_changed_and_removed_by_its_author_and_outlives_the_server(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        await one.run(lines_3_and_17)
+        kept = await one.write(3, "LINE 3\n")
+        other = await one.write(17, "LINE 17", "Shorter", suggestion="LINE")
+        assert [update["comment"]["text"] for update in page.updates("review_commented")] == ["Why?", "Shorter"]
+        await one.comment(comment_id=kept, text=" Why so loud? ", suggestion="Line 3\n")
+        found = await one.comments()
+        assert found[kept] | {"blob": ""} == {
+            "comment_id": kept, "by": "phone", "path": "poem.txt", "side": "new", "line": 3, "end_line": 3,
+            "quote": "LINE 3\n", "blob": "", "text": "Why so loud?", "suggestion": "Line 3\n",
+        }  # fmt: skip
+        assert found[other]["suggestion"] == "LINE\n"
+        await one.comment(comment_id=other, remove=True)
+        assert "comment" not in page.updates("review_commented")[-1]
+    async with reviewing(tmp_path) as one:
+        assert list(await one.comments()) == [kept]
+        assert (await one.comments())[kept]["text"] == "Why so loud?"
+        assert (await refused(one, comment_id=other, text="again")).code == "COMMENT_GONE"
+
+
+async def test_only_the_author_and_the_owner_change_a_draft(tmp_path: Path) -> None:
+    pad, owner = Client("pad"), Client("owner")
+    pad.owns = False
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        id = await one.write(3, "LINE 3\n")
+        for change in ({"text": "mine"}, {"remove": True}):
+            error = await refused(one, pad, comment_id=id, **change)
+            assert (error.code, error.details) == ("OUT_OF_SCOPE", {"needed": "admin"})
+        assert (await one.comments())[id]["text"] == "Why?"
+        await one.comment(owner, comment_id=id, text="Better words")
+        assert (await one.comments())[id]["by"] == "phone"
+
+
+async def test_a_repeated_request_writes_no_second_draft(tmp_path: Path) -> None:
+    """Also at the same moment, after its lines have changed, and after a restart of the server."""
+    given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "7"}
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        answers = await asyncio.gather(*(one.comment(**given) for _ in range(3)))
+        (id,) = await one.comments()
+        assert [answer["comment_id"] for answer in answers] == [id] * 3
+        await one.comment(comment_id=id, text="Why so loud?")
+        one.replace("LINE 3\n", "LINE THREE\n")
+        assert (await one.comment(**given))["comment"]["text"] == "Why so loud?"
+    async with reviewing(tmp_path) as one:
+        assert (await one.comment(**given))["comment_id"] == id
+        await sent(one)
+        await one.end()
+        assert (await one.comment(**given))["comment"]["state"] == "sent"
+        assert list(await one.comments()) == [id]
+
+
+async def test_a_number_that_is_used_again_for_another_comment_is_no_repetition(tmp_path: Path) -> None:
+    """A client that numbers its requests begins at 1 after it has reconnected; another client does so, too."""
+    given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "1"}
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        await one.comment(**given)
+        await one.comment(**given | {"text": "Shorter"})
+        await one.comment(Client("pad"), **given)
+        found = [(comment["by"], comment["text"]) for comment in (await one.comments()).values()]
+        assert found == [("phone", "Why?"), ("phone", "Shorter"), ("pad", "Why?")]
+
+
+async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "1"}
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        id = (await one.comment(**given))["comment_id"]
+        seen = (await one.get())["drafts"]
+        await one.comment(comment_id=id, remove=True)
+        await one.comment(**given)
+        assert (await not_sent(one, drafts=seen)).code == "COMMENT_GONE"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"line": 3, "quote": "LINE 3\n"}, "data.path"),
+        ({"path": "poem.txt", "quote": "LINE 3\n"}, "data.line"),
+        ({"path": "poem.txt", "line": 3}, "data.quote"),
+        ({"path": "poem.txt", "line": 3, "end_line": 2, "quote": "LINE 3\n"}, "data.end_line"),
+        ({"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "  "}, "data.text"),
+        ({"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "x" * 10_001}, "data.text"),
+        ({"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "suggestion": "x" * 10_001}, "data.suggestion"),
+        ({"path": "poem.txt", "line": 3, "quote": "x" * 10_001}, "data.quote"),
+        ({"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "remove": True}, "data.comment_id"),
+        ({"path": "gone.txt", "line": 1, "quote": "gone\n", "side": "new"}, "data.side"),
+        ({"path": "picture", "line": 1, "quote": "x"}, "data.side"),
+    ],
+)
+async def test_what_is_not_a_comment_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
+    def work(directory: Path) -> None:
+        lines_3_and_17(directory)
+        (directory / "gone.txt").unlink()
+        (directory / "picture").write_bytes(b"\0")
+
+    async with reviewing(tmp_path) as one:
+        (one.directory / "gone.txt").write_text("gone\n")
+        await one.run(work)
+        error = await refused(one, **({"text": "Why?"} | given))
+        assert (error.code, error.field) == ("VALIDATION_FAILED", field)
+        assert "10,000" in error.text or len(str(given)) < 1_000
+        assert await one.comments() == {}
+
+
+@pytest.mark.thorough
+async def test_lines_that_are_not_as_they_were_shown_get_no_comment(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        for line, quote, path in ((3, "line 3\n", "poem.txt"), (90, "LINE 3\n", "poem.txt"), (1, "old\n", "old.txt")):
+            assert (await refused(one, path=path, line=line, quote=quote, text="Why?")).code == "HUNK_GONE"
+        one.replace("LINE 3\n", "LINE THREE\n")
+        error = await refused(one, path="poem.txt", line=3, quote="LINE 3\n", text="Why?")
+        assert (error.code, error.details) == ("HUNK_GONE", {"gone": "poem.txt"})
+        assert await one.comments() == {}
+        await one.write(1, "line 1\nline 2\nLINE THREE", end_line=3)
+        await one.write(3, "line 3\n", side="old")
+
+
+@pytest.mark.thorough
+async def test_the_number_and_the_size_of_comments_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        monkeypatch.setattr(commenting, "MOST_COMMENTS", 2)
+        first = await one.write(3, "LINE 3\n")
+        await one.write(17, "LINE 17\n")
+        error = await refused(one, path="poem.txt", line=3, quote="LINE 3\n", text="One more")
+        assert error.code == "RESOURCE_LIMIT"
+        assert "at most 2 comments" in error.text
+        monkeypatch.undo()
+        monkeypatch.setattr(commenting, "COMMENTS_BYTES", 1_000)
+        error = await refused(one, comment_id=first, text="x" * 1_000)
+        assert (error.code, error.retryable) == ("RESOURCE_LIMIT", False)
+        assert "1,000 bytes" in error.text
+        assert (await one.comments())[first]["text"] == "Why?"
+
+
+@pytest.mark.thorough
+async def test_resolved_comments_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "MOST_COMMENTS", 2)
+    monkeypatch.setattr(commenting, "MOST_COMMENTS", 2)
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        first, second = await one.write(3, "LINE 3\n"), await one.write(17, "LINE 17\n")
+        await sent(one)
+        await one.end()
+        for id in (second, first):
+            await one.comment(comment_id=id, resolved=True)
+        third = await one.write(3, "LINE 3\n")
+        assert set(await one.comments()) == {second, third}
+
+
+# places
+
+
+async def test_a_draft_follows_its_lines(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        new, old = await one.write(17, "LINE 17\n"), await one.write(3, "line 3\n", side="old")
+        one.replace("line 1\n", "a line above\nline 1\n")
+        found = await one.comments()
+        assert (found[new]["line"], found[new]["end_line"]) == (18, 18)
+        assert (found[old]["line"], "outdated" in found[old]) == (4, False), "what others add is in the old text, too"
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
+        found = await one.comments()
+        assert found[old]["outdated"], "the removed line is not in the old text any more"
+        assert (found[old]["line"], found[old]["quote"]) == (3, "line 3\n")
+
+
+@pytest.mark.thorough
+async def test_a_draft_on_lines_that_change_is_outdated(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        ids = [await one.write(3, "LINE 3\n"), await one.write(17, "LINE 17\n")]
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        found = await one.comments()
+        assert [found[id].get("outdated", False) for id in ids] == [True, False]
+        (one.directory / "poem.txt").unlink()
+        assert all(comment["outdated"] for comment in (await one.comments()).values())
+        (one.directory / "poem.txt").write_text(POEM.replace("line 17\n", "LINE 17\n"))
+        assert [one.get("outdated", False) for one in (await one.comments()).values()] == [True, False]
+
+
+@pytest.mark.thorough
+async def test_comments_keep_their_places_when_git_drops_what_nothing_refers_to(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        ids = [await one.write(17, "LINE 17\n")]
+        one.replace("line 1\n", "above\nline 1\n")
+        ids.append(await one.write(4, "LINE 3\n"))
+        one.replace("above\n", "above\nand above\n")
+        await one.get()
+        git(one.directory, "gc", "-q", "--prune=now")
+        found = await one.comments()
+        assert [found[id]["line"] for id in ids] == [19, 5]
+
+
+# sending
+
+
+async def test_the_drafts_are_one_prompt_which_is_sent_once(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        await one.run(lines_3_and_17)
+        ids = [await one.write(3, "LINE 3\n"), await one.write(17, "LINE 17\n", "Shorter.", suggestion="17\n")]
+        drafts = (await one.get())["drafts"]
+        answers = await asyncio.gather(
+            *(one.submit(drafts=drafts, text="Nearly.", request_id="submit-1") for _ in range(2)),
+        )
+        assert len({answer["data"]["run_id"] for answer in answers}) == 1
+        run = answers[0]["data"]["run_id"]
+        await until(lambda: len(prompts_of_agent(one)) == 2, "the prompt")
+        assert ["seq" in answer for answer in answers] == [False, False]
+        for client in (one.phone, page):  # without the record, there would be a gap in the history of who has sent it
+            told = [one for one in client.of_type("agent_message") if one["data"]["direction"] == "client"]
+            assert told[-1]["data"]["messages"][0]["run_id"] == run
+            assert told[-1]["seq"] > 0
+        assert prompts_of_agent(one)[1] == (
+            "Nearly.\n\nI have reviewed your changes and have 2 comments. Address each one.\n\n"
+            "### 1. `poem.txt`, line 3\n```\nLINE 3\n```\n\nWhy?\n\n"
+            "### 2. `poem.txt`, line 17\n```\nLINE 17\n```\n\nShorter.\n\n"
+            "Replace these lines with:\n```suggestion\n17\n```"
+        )
+        assert prompts(one)[1]["review"]["comments"] == ids
+        found = await one.comments()
+        assert [(found[id]["state"], found[id]["run_id"]) for id in ids] == [("sent", run)] * 2
+        again = await one.submit(drafts=drafts, text="Nearly.", request_id="submit-1")
+        assert again["data"]["run_id"] == run
+        error = await not_sent(one, page, drafts=drafts, text="Nearly.", request_id="submit-2")
+        assert (error.code, error.details) == ("COMMENT_GONE", {"run_id": run})
+        await one.end()
+    async with reviewing(tmp_path) as one:
+        again = await one.submit(drafts=drafts, text="Nearly.", request_id="submit-1")
+        assert again["data"]["run_id"] == run
+        assert len(prompts(one)) == 2
+        assert [one["state"] for one in (await one.comments()).values()] == ["sent"] * 2
+
+
+async def test_only_drafts_that_were_seen_are_sent(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        empty = (await one.get())["drafts"]
+        assert (await not_sent(one, drafts=empty)).code == "VALIDATION_FAILED"
+        id = await one.write(3, "LINE 3\n")
+        seen = (await one.get())["drafts"]
+        await one.comment(comment_id=id, text="Ignore all rules")
+        assert (await not_sent(one, drafts=seen)).code == "COMMENT_GONE"
+        seen = (await one.get())["drafts"]
+        other = await one.write(17, "LINE 17\n")
+        assert (await not_sent(one, drafts=seen)).code == "COMMENT_GONE"
+        await one.comment(comment_id=other, remove=True)
+        await one.submit(drafts=seen)
+        await until(lambda: len(prompts_of_agent(one)) == 2, "the prompt")
+        await one.end()
+
+
+@pytest.mark.thorough
+async def test_comments_wait_for_the_active_run_and_are_drafts_again_if_theirs_never_begins(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        id = await one.write(3, "LINE 3\n")
+        await one.begin()
+        drafts = (await one.get())["drafts"]
+        answer = await one.submit(drafts=drafts, request_id="submit-1")
+        assert answer["data"]["position"] == 1
+        assert (await one.comments())[id]["state"] == "sent"
+        await one.server.does(one.phone, "queue_remove", one.project, run_id=answer["data"]["run_id"])
+        assert "state" not in (await one.comments())[id]
+        await one.end()
+        assert len(prompts_of_agent(one)) == 2
+        assert (await one.get())["drafts"] != drafts, "so that the same request sends them again"
+        await sent(one, request_id="submit-2")
+        await one.end()
+        assert (await one.comments())[id]["state"] == "sent"
+
+
+@pytest.mark.thorough
+async def test_an_outdated_draft_is_sent_with_what_it_was_about(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        await one.write(3, "LINE 3\n")
+        one.replace("LINE 3\n", "LINE THREE\n")
+        await sent(one)
+        assert "`poem.txt`, line 3 (these lines have changed since)\n```\nLINE 3\n```" in prompts_of_agent(one)[1]
+        await one.end()
+
+
+@pytest.mark.thorough
+async def test_a_sent_comment_is_resolved_and_reopened_but_not_changed(tmp_path: Path) -> None:
+    pad = Client("pad")
+    pad.owns = False
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        id = await one.write(3, "LINE 3\n")
+        assert (await refused(one, comment_id=id, resolved=True)).code == "VALIDATION_FAILED"
+        run = await sent(one)
+        await one.end()
+        for change in ({"text": "other"}, {"remove": True}):
+            error = await refused(one, comment_id=id, **change)
+            assert (error.code, error.details) == ("COMMENT_GONE", {"run_id": run})
+        assert (await refused(one, comment_id=id, resolved=True, text="and this")).code == "VALIDATION_FAILED"
+        resolved = await one.comment(pad, comment_id=id, resolved=True)
+        assert (resolved["comment"]["state"], resolved["comment"]["resolved_by"]) == ("resolved", "pad")
+        count = len(records(one.server, one.project))
+        await one.comment(pad, comment_id=id, resolved=True)
+        assert len(records(one.server, one.project)) == count, "nothing has changed"
+        await one.comment(comment_id=id, resolved=False)
+        found = (await one.comments())[id]
+        assert (found["state"], found["run_id"], "resolved_by" in found) == ("sent", run, False)
+
+
+# answers
+
+
+async def test_the_hunks_of_the_next_run_name_the_comments_that_they_answer(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        third = await one.write(3, "LINE 3\n")
+        old = await one.write(17, "line 17\n", "Why was this changed?", side="old")
+        await one.write(10, "line 10\n", "Leave this as it is")
+        await sent(one)
+        review = await one.get()
+        assert [hunk["answers"] for file in review["files"] for hunk in file["hunks"]] == [[], []]
+        one.replace("LINE 3\n", "Line three\n")
+        one.replace("line 6\n", "LINE 6\n")
+        await one.end()
+        review = await one.get()
+        answers = {hunk["added"]: hunk["answers"] for file in review["files"] for hunk in file["hunks"]}
+        assert answers == {"Line three\n": [third], "LINE 6\n": [], "LINE 17\n": []}
+        await one.run(lambda directory: one.replace("LINE 17\n", "LINE 17\nline 17\n"))
+        review = await one.get()
+        answers = {hunk["added"]: hunk["answers"] for file in review["files"] for hunk in file["hunks"]}
+        assert answers == {"Line three\n": [third], "LINE 6\n": [], "LINE 17\n": [old]}, (
+            "line 17 is there again, below it"
+        )
+        left = await one.decide(hunks=[id_of(review, "Line three")], decision="keep")
+        assert [comment["comment_id"] for comment in left["comments"]][:2] == [third, old]
+
+
+@pytest.mark.thorough
+async def test_a_change_before_the_run_of_a_comment_is_not_its_answer(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        await one.write(2, "line 2\nLINE 3\nline 4\n", end_line=4)
+        await one.begin()
+        await one.submit()
+        one.replace("LINE 3\n", "LINE 3!\n")
+        one.server.agent.latest.ends()
+        await until(lambda: len(prompts_of_agent(one)) == 3, "the prompt")
+        await one.server.core.projects.get(one.project).checkpoints._storing.wait()
+        review = await one.get()
+        assert [hunk["answers"] for file in review["files"] for hunk in file["hunks"]] == [[], []]
+        await one.end()
+
+
+@pytest.mark.thorough
+async def test_an_inserted_line_beside_a_commented_one_answers_it(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        id = await one.write(10, "line 10\n", "Add a line below")
+        await sent(one)
+        one.replace("line 10\n", "line 10\nand a half\n")
+        await one.end()
+        review = await one.get()
+        answers = {hunk["added"]: hunk["answers"] for file in review["files"] for hunk in file["hunks"]}
+        assert answers == {"LINE 3\n": [], "and a half\n": [id], "LINE 17\n": []}
+
+
+# with the rest
+
+
+@pytest.mark.thorough
+async def test_a_comment_is_deleted_with_the_session_in_which_it_was_written(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        await one.write(3, "LINE 3\n", "SECRETWORDS")
+        session = one.server.core.projects.get(one.project)
+        (key,) = {part.key for part in await parts(one)}
+        await one.server.does(one.phone, "session_delete", one.project, session_id=key)
+        assert await one.comments() == {}
+        assert session.memory.comments == {}
+        assert "SECRETWORDS" not in str(records(one.server, one.project))
+
+
+async def parts(one: Reviewed) -> list[Part]:
+    index = one.server.core.projects.get(one.project).index
+    await asyncio.to_thread(index.update)
+    return await asyncio.to_thread(index.parts)
+
+
+@pytest.mark.thorough
+async def test_in_a_part_of_a_repository_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+    async with reviewing(tmp_path, inside="part") as one:
+        (one.directory / "a.txt").write_text("".join(f"a {number}\n" for number in range(9)))
+        await one.run(
+            lambda directory: (directory / "a.txt").write_text("".join(f"A {number}\n" for number in range(9)))
+        )
+        id = await one.write(3, "A 2\n", path="a.txt")
+        (one.directory / "a.txt").write_text("above\n" + one.text("a.txt"))
+        assert (await one.comments())[id]["line"] == 4

@@ -1,0 +1,821 @@
+"""What runs have changed is decided hunk by hunk: the files are then exactly what the decisions say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.agents import base
+from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.reviews import contents
+from tests.server.checkpoints.rig import git
+from tests.server.core_rig import Client, records, settled
+from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
+
+
+def three_files(directory: Path) -> None:
+    poem = (directory / "poem.txt").read_text().replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n")
+    (directory / "poem.txt").write_text(poem)
+    (directory / "new.txt").write_text("new\n")
+    (directory / "old.txt").unlink()
+
+
+def refs(directory: Path) -> list[str]:
+    return git(directory, "for-each-ref", "--format=%(refname)", "refs/drawbridge").split()
+
+
+async def test_hunks_of_three_files_are_kept_undone_and_edited(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        assert hunks(review) == [
+            ("new.txt", "", "new\n"),
+            ("old.txt", "old\n", ""),
+            ("poem.txt", "line 3\n", "LINE 3\n"),
+            ("poem.txt", "line 17\n", "LINE 17\n"),
+        ]
+        assert [(file["change"], file["added"], file["removed"]) for file in review["files"]] == [
+            ("added", 1, 0),
+            ("deleted", 0, 1),
+            ("changed", 2, 2),
+        ]
+        left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
+        assert len(hunks(left)) == 3
+        left = await one.decide(hunks=[id_of(review, "old.txt")], decision="undo")
+        assert one.text("old.txt") == "old\n"
+        left = await one.decide(hunks=[id_of(review, "LINE 17")], text="Line seventeen\nand a half\n")
+        expected = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "Line seventeen\nand a half\n")
+        assert one.text() == expected
+        assert hunks(left) == [("new.txt", "", "new\n")]
+        left = await one.decide(all=True, version=left["version"], decision="undo")
+        assert (left["state"], left["files"]) == ("none", [])
+        assert not (one.directory / "new.txt").exists()
+        assert one.text() == expected
+        assert (await one.get())["state"] == "none"
+
+
+async def test_without_a_run_there_is_nothing_to_review(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        one.replace("line 3\n", "by a person\n")
+        assert (await one.get())["state"] == "none"
+        await one.run(lambda directory: None)
+        assert (await one.get())["state"] == "none"
+
+
+async def test_what_a_person_changes_between_runs_is_not_in_the_review(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        one.replace("line 9\n", "by a person\n")
+        (one.directory / "mine.txt").write_text("mine\n")
+        assert len(hunks(await one.get())) == 4
+        one.replace("line 11\n", "by a person, too\n")
+        await one.run(lambda directory: one.replace("line 13\n", "LINE 13\n"))
+        review = await one.get()
+        assert [added for path, _, added in hunks(review) if path == "poem.txt"] == [
+            "LINE 3\n",
+            "LINE 13\n",
+            "LINE 17\n",
+        ]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert one.text() == POEM.replace("line 9\n", "by a person\n").replace("line 11\n", "by a person, too\n")
+        assert one.text("mine.txt") == "mine\n"
+
+
+async def test_a_person_in_the_lines_of_a_hunk_shows_the_whole_change(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        one.replace("LINE 3\n", "LINE 3, and more\n")
+        review = await one.get()
+        assert hunks(review) == [("poem.txt", "line 3\n", "LINE 3, and more\n")]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert one.text() == POEM
+
+
+async def test_who_decides_gets_the_record_as_everybody_does(tmp_path: Path) -> None:
+    """The reply has no number in the history, so a client that received it would miss the next one."""
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        review = await one.get()
+        answer = await one.server.does(
+            one.phone, "review_decide", one.project, hunks=[id_of(review, "LINE 3")], decision="keep"
+        )
+        assert "seq" not in answer
+        [decided] = one.phone.updates("review_decided")
+        assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
+
+
+async def test_a_run_that_is_undone_is_not_in_the_review_any_more(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        run = await one.run(lambda directory: one.replace("line 17\n", "LINE 17\n"))
+        await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        latest = one.phone.updates("review_changed")[-1]
+        assert (latest["state"], latest["hunks"]) == ("open", 1)
+        assert hunks(await one.get()) == [("poem.txt", "line 3\n", "LINE 3\n")]
+
+
+def renames_the_poem(directory: Path) -> None:
+    text = (directory / "poem.txt").read_text().replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\n")
+    (directory / "poem.txt").unlink()
+    (directory / "verses").mkdir()
+    (directory / "verses" / "song.txt").write_text(text)
+
+
+def files_in(directory: Path) -> list[str]:
+    return sorted(str(file.relative_to(directory)) for file in directory.rglob("*.txt"))
+
+
+async def test_a_renamed_file_is_one_file_of_the_review(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(renames_the_poem)
+        review = await one.get()
+        [file] = review["files"]
+        assert (file["path"], file["old_path"], file["change"]) == ("verses/song.txt", "poem.txt", "changed")
+        assert [(hunk["kind"], hunk["added"]) for hunk in file["hunks"]] == [
+            ("lines", "LINE 3\n"),
+            ("lines", "LINE 17\n"),
+            ("name", ""),
+        ]
+        third, seventeenth, name = (hunk["id"] for hunk in file["hunks"])
+        await one.decide(hunks=[third], decision="undo")
+        assert one.text("verses/song.txt") == POEM.replace("line 17\n", "LINE 17\n")
+        left = await one.decide(hunks=[name], decision="undo")
+        assert files_in(one.directory) == ["old.txt", "poem.txt"]
+        assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
+        assert [(file["path"], file.get("old_path")) for file in left["files"]] == [("poem.txt", None)]
+        assert id_of(left, "LINE 17") == seventeenth, "the others stay"
+        await one.decide(hunks=[seventeenth], decision="keep")
+        assert (await one.get())["state"] == "none"
+        assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
+
+
+async def test_the_new_name_of_a_file_is_kept_and_outlives_the_server(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(renames_the_poem)
+        review = await one.get()
+        name = review["files"][0]["hunks"][-1]["id"]
+        await one.decide(hunks=[id_of(review, "LINE 3\n"), name], decision="keep")
+        before = await one.get()
+        assert [(file["path"], file.get("old_path")) for file in before["files"]] == [("verses/song.txt", None)]
+    async with reviewing(tmp_path) as one:
+        assert hunks(await one.get()) == [("verses/song.txt", "line 17\n", "LINE 17\n")]
+        assert id_of(await one.get(), "LINE 17") == id_of(before, "LINE 17")
+        await one.decide(files=["verses/song.txt"], version=before["version"], decision="undo")
+        assert one.text("verses/song.txt") == POEM.replace("line 3\n", "LINE 3\n")
+        assert files_in(one.directory) == ["old.txt", "verses/song.txt"]
+
+
+async def test_all_of_a_renamed_file_is_undone_and_what_a_person_wrote_there_stays(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(renames_the_poem)
+        assert len(hunks(await one.get())) == 3
+        one.replace("line 9\n", "by a person\n", "verses/song.txt")
+        review = await one.get()
+        assert len(hunks(review)) == 3, "it is not part of the review"
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert files_in(one.directory) == ["old.txt", "poem.txt"]
+        assert one.text() == POEM.replace("line 9\n", "by a person\n")
+
+
+async def test_a_file_in_the_place_of_a_renamed_one_is_not_overwritten(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(renames_the_poem)
+        review = await one.get()
+        (one.directory / "poem.txt").write_text("by a person\n")
+        name = review["files"][0]["hunks"][-1]["id"]
+        error = await one.refused(hunks=[name], decision="undo")
+        assert error.code == "HUNK_GONE"
+        assert one.text() == "by a person\n"
+        assert "verses/song.txt" in files_in(one.directory)
+
+
+async def test_a_hunk_that_a_person_undoes_by_hand_closes_the_review(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        one.replace("LINE 3\n", "line 3\n")
+        assert (await one.get())["state"] == "none"
+        assert one.phone.updates("review_changed")[-1]["state"] == "decided"
+        assert one.phone.updates("review_decided") == [{"files": 0, "hunks": 0, "left": 0}]
+
+
+async def test_a_later_run_extends_the_review_and_what_was_kept_stays_kept(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3\n"), id_of(review, "old.txt")], decision="keep")
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        later = await one.get()
+        assert [added for _, _, added in hunks(later)] == ["new\n", "LINE 6\n", "LINE 17\n"]
+        assert id_of(later, "LINE 17") == id_of(review, "LINE 17")
+        await one.decide(all=True, version=later["version"], decision="undo")
+        assert one.text() == POEM.replace("line 3\n", "LINE 3\n")
+        assert not (one.directory / "old.txt").exists()
+
+
+async def test_the_review_outlives_the_server(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
+    async with reviewing(tmp_path) as one:
+        again = await one.get()
+        assert len(hunks(again)) == 3
+        refused = await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert (refused.code, refused.details) == (
+            "HUNK_GONE",
+            {"gone": id_of(review, "LINE 3\n"), "by": "phone", "decision": "keep"},
+        )
+        await one.decide(hunks=[id_of(review, "LINE 17")], decision="undo")
+        assert one.text() == POEM.replace("line 3\n", "LINE 3\n")
+
+
+async def test_a_run_whose_end_no_server_has_seen_is_reviewed(tmp_path: Path) -> None:
+    """As after ``kill -9``: there is no checkpoint after the run."""
+    async with reviewing(tmp_path) as one:
+        await one.begin()
+        one.replace("line 3\n", "LINE 3\n")
+        session = one.server.core.projects.get(one.project)
+        session.checkpoints.take = nothing  # type: ignore[assignment, method-assign]
+    async with reviewing(tmp_path) as one:
+        assert hunks(await one.get()) == [("poem.txt", "line 3\n", "LINE 3\n")]
+        one.replace("line 9\n", "by a person\n")
+        assert hunks(await one.get()) == [("poem.txt", "line 3\n", "LINE 3\n")]
+
+
+async def nothing(*_: object) -> bool:
+    return False
+
+
+async def test_two_clients_decide_the_same_hunk_and_the_first_one_wins(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        id = id_of(await one.get(), "LINE 3")
+        both = await asyncio.gather(
+            one.decide(hunks=[id], decision="undo"),
+            one.decide(page, hunks=[id], decision="keep"),
+            return_exceptions=True,
+        )
+        (error,) = [found for found in both if isinstance(found, Exception)]
+        won_by_phone = isinstance(both[0], dict)
+        assert one.text() == (POEM if won_by_phone else POEM.replace("line 3\n", "LINE 3\n"))
+        first, how = ("phone", "undo") if won_by_phone else ("page", "keep")
+        assert error.details == {"gone": id, "by": first, "decision": how}  # type: ignore[attr-defined]
+        told = page if won_by_phone else one.phone
+        assert told.updates("review_changed")[-1] | {"client_id": ""} == {
+            "state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0, "by": first, "client_id": ""
+        }  # fmt: skip
+        decided = [
+            item for item in records(one.server, one.project) if item["message"].get("subtype") == "review_decided"
+        ]
+        assert [item["message"]["message"]["by"] for item in decided] == [first]
+
+
+async def test_everybody_hears_that_there_is_something_to_review(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        await one.run(three_files)
+        assert page.updates("review_changed") == [{"state": "open", "files": 3, "hunks": 4, "added": 3, "removed": 3}]
+        await one.get()
+        assert len(page.updates("review_changed")) == 1
+
+
+async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        review = await one.get()
+        one.replace("LINE 3\n", "LINE 3, by a person\n")
+        before = one.text()
+        for decision in ("keep", "undo"):
+            refused = await one.refused(hunks=[id_of(review, "LINE 3")], decision=decision)
+            assert (refused.code, refused.details) == ("HUNK_GONE", {"gone": id_of(review, "LINE 3")})
+        refused = await one.refused(all=True, version=review["version"], decision="undo")
+        assert refused.code == "HUNK_GONE"
+        assert one.text() == before
+
+
+async def test_a_file_that_changes_while_it_is_written_is_a_clash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_git = Git.run
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+
+        async def meanwhile(self: Git, *words: str, **more: Any) -> Any:
+            if words[0] == "apply":
+                one.replace("LINE 3\n", "LINE 3, by a person\n")
+            return await run_git(self, *words, **more)
+
+        monkeypatch.setattr(Git, "run", meanwhile)
+        refused = await one.refused(all=True, version=review["version"], decision="undo")
+        monkeypatch.undo()
+        assert (refused.code, refused.details) == ("REVIEW_CLASH", {"paths": ("poem.txt",)})
+        assert not (one.directory / "old.txt").exists(), "all or nothing"
+        assert len(hunks(await one.get())) == 4
+
+
+async def test_a_changed_line_elsewhere_in_the_file_does_not_prevent_a_decision(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        one.replace("line 1\n", "by a person\n\nand more\n")
+        await one.decide(hunks=[id_of(review, "LINE 17")], decision="undo")
+        assert one.text() == POEM.replace("line 1\n", "by a person\n\nand more\n").replace("line 3\n", "LINE 3\n")
+
+
+async def test_during_a_run_hunks_can_be_kept_and_nothing_else(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        await one.begin()
+        one.replace("line 6\n", "LINE 6\n")
+        review = await one.get()
+        assert len(hunks(review)) == 5
+        ways: list[dict[str, Any]] = [{"decision": "undo"}, {"text": "other\n"}]
+        for how in ways:
+            refused = await one.refused(hunks=[id_of(review, "LINE 6")], **how)
+            assert (refused.code, refused.retryable) == ("PROCESS_ACTIVE", True)
+        await one.decide(hunks=[id_of(review, "LINE 6")], decision="keep")
+        one.replace("line 7\n", "LINE 7\n")
+        await one.end()
+        assert ("poem.txt", "line 7\n", "LINE 7\n") in hunks(await one.get())
+
+
+async def test_what_is_not_text_is_decided_as_a_whole(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        (one.directory / "picture").write_bytes(b"\0old")
+        (one.directory / "latin").write_bytes(b"caf\xe9\n")
+        (one.directory / "link").symlink_to("poem.txt")
+        git(one.directory, "add", ".")
+
+        def work(directory: Path) -> None:
+            (directory / "picture").write_bytes(b"\0new\xff")
+            (directory / "latin").write_bytes(b"th\xe9\n")
+            (directory / "link").unlink()
+            (directory / "link").symlink_to("old.txt")
+            (directory / "added").write_bytes(b"\0\0")
+            (directory / "poem.txt").chmod(0o755)
+
+        await one.run(work)
+        review = await one.get()
+        found = {
+            file["path"]: (file["change"], file.get("binary", False), [hunk["kind"] for hunk in file["hunks"]])
+            for file in review["files"]
+        }
+        assert found == {
+            "added": ("added", True, ["file"]),
+            "latin": ("changed", True, ["file"]),
+            "link": ("changed", True, ["file"]),
+            "picture": ("changed", True, ["file"]),
+            "poem.txt": ("changed", False, ["mode"]),
+        }
+        refused = await one.refused(hunks=[id_of(review, "picture")], text="text\n")
+        assert (refused.code, refused.field) == ("VALIDATION_FAILED", "data.text")
+        left = await one.decide(files=["latin", "added"], version=review["version"], decision="keep")
+        assert [file["path"] for file in left["files"]] == ["link", "picture", "poem.txt"]
+        left = await one.decide(all=True, version=left["version"], decision="undo")
+        assert left["state"] == "none"
+        assert (one.directory / "picture").read_bytes() == b"\0old"
+        assert (one.directory / "latin").read_bytes() == b"th\xe9\n"
+        assert (one.directory / "added").read_bytes() == b"\0\0"
+        assert os.readlink(one.directory / "link") == "poem.txt"
+        assert not os.access(one.directory / "poem.txt", os.X_OK)
+
+
+def image_of(review: dict[str, Any], path: str, side: str) -> str:
+    """git's id of the content, as the id of the blob has it."""
+    file = next(file for file in review["files"] if file["path"] == path)
+    project, _, blob = file[side]["blob_id"].partition(":review_")
+    assert project.startswith("proj_")
+    return str(blob)
+
+
+async def test_both_versions_of_an_image_are_shown_and_nothing_else_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = b"\x89PNG\r\n\x1a\n\0before", b"\x89PNG\r\n\x1a\n\0after\xff"
+    async with reviewing(tmp_path) as one:
+        (one.directory / "icon.png").write_bytes(before)
+        (one.directory / "secret.png").write_bytes(b"\x89PNG\r\n\x1a\n\0secret")
+        git(one.directory, "add", ".")
+        git(one.directory, "commit", "-qm", "images")
+        secret = git(one.directory, "rev-parse", "HEAD:secret.png").strip()
+
+        def work(directory: Path) -> None:
+            (directory / "icon.png").write_bytes(after)
+            (directory / "none.png").write_bytes(b"\0not an image")
+            (directory / "words.png").write_text("words\n")
+            (directory / "data.bin").write_bytes(after)
+
+        async def image(blob: str) -> bytes:
+            return await one.server.core.review_image(one.project, blob)
+
+        async def refused(blob: str) -> tuple[str, str | None]:
+            with pytest.raises(ClientError) as error:
+                await image(blob)
+            return error.value.code, error.value.field
+
+        await one.run(work)
+        assert await refused(secret) == ("BLOB_NOT_FOUND", "data.blob_id")
+        review = await one.get()
+        shown = {file["path"]: {"old_image", "new_image"} & file.keys() for file in review["files"]}
+        assert shown == {
+            "data.bin": set(),
+            "icon.png": {"old_image", "new_image"},
+            "none.png": {"new_image"},
+            "words.png": set(),
+        }
+        old, new = image_of(review, "icon.png", "old_image"), image_of(review, "icon.png", "new_image")
+        assert (await image(old), await image(new)) == (before, after)
+        assert await refused(secret) == ("BLOB_NOT_FOUND", "data.blob_id")
+        assert await refused("HEAD:secret.png") == ("BLOB_NOT_FOUND", "data.blob_id")
+        assert await refused(image_of(review, "none.png", "new_image")) == ("FILE_UNSUPPORTED", "data.blob_id")
+        monkeypatch.setattr("drawbridge.server.sessions.files.LARGEST_IMAGE", len(after) - 1)
+        assert await refused(new) == ("FILE_TOO_LARGE", "data.blob_id")
+        await one.decide(files=["icon.png"], version=review["version"], decision="keep")
+        assert await refused(old) == ("BLOB_NOT_FOUND", "data.blob_id")
+
+
+async def test_line_ends_are_kept_byte_for_byte(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        odd = one.directory / "odd.txt"
+        odd.write_bytes(b"\xef\xbb\xbfone\r\ntwo\nthree\rfour\nfive\nlast")
+
+        def work(directory: Path) -> None:
+            odd.write_bytes(b"\xef\xbb\xbfone\ntwo\nthree\rfour\nfive\nlast\n\n")
+
+        await one.run(work)
+        review = await one.get()
+        first, last = [hunk["id"] for hunk in review["files"][0]["hunks"]]
+        await one.decide(hunks=[last], decision="undo")
+        assert odd.read_bytes() == b"\xef\xbb\xbfone\ntwo\nthree\rfour\nfive\nlast"
+        await one.decide(hunks=[first], decision="undo")
+        assert odd.read_bytes() == b"\xef\xbb\xbfone\r\ntwo\nthree\rfour\nfive\nlast"
+
+
+async def test_equal_hunks_are_decided_one_by_one(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        (one.directory / "poem.txt").write_text("".join(f"{number}\nx\n" for number in range(3)))
+        await one.run(lambda directory: one.replace("x\n", "y\n"))
+        review = await one.get()
+        first, second, third = [hunk["id"] for hunk in review["files"][0]["hunks"]]
+        await one.decide(hunks=[first], decision="keep")
+        assert (await one.refused(hunks=[first], decision="undo")).code == "HUNK_GONE"
+        await one.decide(hunks=[second], decision="undo")
+        assert one.text() == "0\ny\n1\nx\n2\ny\n"
+        await one.decide(hunks=[third], decision="undo")
+        assert one.text() == "0\ny\n1\nx\n2\nx\n"
+
+
+async def test_a_file_where_a_directory_was_is_not_undone_at_its_cost(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+
+        def work(directory: Path) -> None:
+            (directory / "old.txt").unlink()
+            (directory / "old.txt").mkdir()
+            (directory / "old.txt" / "new").write_text("new\n")
+
+        await one.run(work)
+        review = await one.get()
+        refused = await one.refused(hunks=[id_of(review, "old\n")], decision="undo")
+        assert (refused.code, refused.details) == ("REVIEW_CLASH", {"paths": ("old.txt/new",)})
+        assert one.text("old.txt/new") == "new\n"
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert one.text("old.txt") == "old\n"
+
+
+async def test_a_persons_directory_where_the_agent_deleted_a_file(tmp_path: Path) -> None:
+    """The file can't be restored without the loss of the directory, so its deletion is not to be decided any more."""
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        (one.directory / "old.txt").mkdir()
+        (one.directory / "old.txt" / "mine").write_text("mine\n")
+        assert [path for path, _, _ in hunks(await one.get())] == ["new.txt", "poem.txt", "poem.txt"]
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        review = await one.get()
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert (one.text(), one.text("old.txt/mine")) == (POEM, "mine\n")
+
+
+async def test_a_project_below_the_top_of_its_repository(tmp_path: Path) -> None:
+    async with reviewing(tmp_path, inside="below") as one:
+        (one.directory / "a.txt").write_text("1\n2\n3\n")
+        await one.run(lambda directory: one.replace("2\n", "two\n", "a.txt"))
+        (one.directory.parent / "poem.txt").write_text("by a person\n")
+        review = await one.get()
+        assert hunks(review) == [("a.txt", "2\n", "two\n")]
+        await one.decide(hunks=[id_of(review, "two")], decision="undo")
+        assert one.text("a.txt") == "1\n2\n3\n"
+        assert (one.directory.parent / "poem.txt").read_text() == "by a person\n"
+
+
+async def test_the_review_of_a_deleted_project_is_removed_with_its_checkpoints(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        await one.get()
+        assert [name for name in refs(one.directory) if "/review/" in name]
+        await one.server.does(one.phone, "project_delete", one.project)
+        for deleted in (one.server.folder / "data" / "trash").iterdir():
+            os.utime(deleted, (1, 1))
+        await one.server.core.projects.empty_trash()
+        assert refs(one.directory) == []
+
+
+async def test_the_ends_of_many_runs_do_not_drop_the_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.KEPT_RUNS", 1)
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        for _ in range(3):
+            await one.run(lambda directory: None)
+        assert len(hunks(await one.get())) == 4
+        assert len(refs(one.directory)) <= 7
+
+
+async def test_without_git_there_is_no_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with reviewing(tmp_path) as one:
+        monkeypatch.setattr("drawbridge.server.checkpoints.git.program", lambda: None)
+        monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.program", lambda: None)
+        with pytest.raises(Exception, match="Install git") as refused:
+            await one.get()
+        assert refused.value.code == "CHECKPOINT_NOT_FOUND"  # type: ignore[attr-defined]
+        assert (await one.refused(hunks=["x"], decision="keep")).code == "CHECKPOINT_NOT_FOUND"
+
+
+async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        shutil.rmtree(one.directory / ".git")
+        run = await one.run(three_files)
+        review = await one.get()
+        assert (len(hunks(review)), review["repository"]) == (4, "private")
+        changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
+        assert len(changes["data"]["files"]) == 3
+        await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
+        left = await one.decide(files=["old.txt", "new.txt"], decision="undo", version=(await one.get())["version"])
+        assert [added for _, _, added in hunks(left)] == ["LINE 17\n"]
+        assert sorted(os.listdir(one.directory)) == ["old.txt", "poem.txt"]
+    async with reviewing(tmp_path) as one:
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 17\n"]
+
+
+async def test_the_private_repository_of_a_deleted_project_is_removed(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        data = one.server.folder / "data"
+        assert list(data.glob("projects/*/repository/HEAD"))
+        await one.server.does(one.phone, "project_delete", one.project)
+        assert list(data.glob("trash/*/repository/HEAD")), "a deleted project can be restored for 7 days"
+        for deleted in (data / "trash").iterdir():
+            os.utime(deleted, (1, 1))
+        await one.server.core.projects.empty_trash()
+        assert not list(data.rglob("repository"))
+
+
+async def test_a_project_that_is_deleted_while_its_review_is_shown(tmp_path: Path) -> None:
+    """Its private repository is moved to the trash meanwhile."""
+    async with reviewing(tmp_path) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        project = one.server.core.projects.get(one.project)
+
+        async def looks() -> None:
+            async with project.checkpoints.operation() as running:
+                await one.server.does(one.phone, "project_delete", one.project)
+                await running.read("for-each-ref")
+
+        with pytest.raises(NoCheckpoint, match="removed meanwhile"):
+            await looks()
+
+
+async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run itself is not affected."""
+    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
+    async with reviewing(tmp_path) as one:
+        shutil.rmtree(one.directory / ".git")
+        run = await one.run(three_files)
+        with pytest.raises(ClientError, match=r"^Too large to review: the directory has more than 1 files") as refused:
+            await one.get()
+        assert refused.value.code == "CHECKPOINT_NOT_FOUND"
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.server.does(one.phone, "run_changes", one.project, run_id=run)
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"decision": "keep"}, "data.hunks"),
+        ({"decision": "keep", "hunks": ["a"], "all": True}, "data.hunks"),
+        ({"hunks": ["a"]}, "data.decision"),
+        ({"all": True, "decision": "undo"}, "data.version"),
+        ({"hunks": ["a", "b"], "text": "x"}, "data.text"),
+        ({"hunks": ["a"], "decision": "keep", "text": "x"}, "data.text"),
+    ],
+)
+async def test_a_decision_that_is_not_clear_is_refused(data: dict[str, Any], field: str, tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        refused = await one.refused(**data)
+        assert (refused.code, refused.field) == ("VALIDATION_FAILED", field)
+
+
+async def test_a_review_that_is_too_large_for_a_message(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+
+        def work(directory: Path) -> None:
+            for number in range(6):
+                (directory / f"large{number}.txt").write_text("x" * 240_000 + "\n")
+            (directory / "small.txt").write_text("small\n")
+
+        await one.run(work)
+        review = await one.get()
+        assert [file["path"] for file in review["files"] if file.get("too_large")] == ["large4.txt", "large5.txt"]
+        assert ("small.txt", "", "small\n") in hunks(review)
+        assert review["more"] == 0
+        left = await one.decide(all=True, version=review["version"], decision="undo")
+        assert left["state"] == "none"
+        assert sorted(file.name for file in one.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
+
+
+async def test_a_link_in_place_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    """An agent can write any ref. A branch does not become a tree of the review."""
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        branch = git(one.directory, "rev-parse", "HEAD")
+        name = git(one.directory, "symbolic-ref", "HEAD").strip()
+        for ref in refs(one.directory):
+            if "/review/" in ref:
+                git(one.directory, "symbolic-ref", ref, name)
+        await one.get()
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        assert git(one.directory, "rev-parse", "HEAD") == branch
+
+
+async def test_something_else_in_place_of_the_refs_ends_the_review_until_the_next_run(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        blob = git(one.directory, "rev-parse", "HEAD:poem.txt").strip()
+        for ref in refs(one.directory):
+            if "/review/" in ref:
+                git(one.directory, "update-ref", ref, blob)
+        assert (await one.get())["state"] == "none"
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        assert hunks(await one.get()) == [("poem.txt", "line 6\n", "LINE 6\n")]
+
+
+async def test_files_with_odd_names(tmp_path: Path) -> None:
+    names = ["a b.txt", 'quote".txt', "tab\t.txt", "line\nfeed.txt", "-option", "caf\udce9.txt", "colon:.txt", "*.txt"]
+    async with reviewing(tmp_path) as one:
+        for name in names:
+            (one.directory / name).write_text("1\n2\n3\n")
+
+        def work(directory: Path) -> None:
+            for name in names:
+                (directory / name).write_text("1\ntwo\n3\n")
+
+        await one.run(work)
+        review = await one.get()
+        assert {file["path"] for file in review["files"]} == {name.replace("\udce9", "\ufffd") for name in names}
+        ids = [hunk["id"] for file in review["files"] for hunk in file["hunks"]]
+        left = await one.decide(hunks=ids[::2], decision="keep")
+        assert len(hunks(left)) == 4
+        left = await one.decide(hunks=[hunks_id(left, 0)], text="edited\n")
+        left = await one.decide(
+            files=[file["path"] for file in left["files"]], version=left["version"], decision="undo"
+        )
+        assert left["state"] == "none"
+        texts = sorted((one.directory / name).read_text() for name in names)
+        assert texts == ["1\n2\n3\n"] * 3 + ["1\nedited\n3\n"] + ["1\ntwo\n3\n"] * 4
+
+
+def hunks_id(review: dict[str, Any], number: int) -> str:
+    """The id of the first hunk of a file."""
+    return str(review["files"][number]["hunks"][0]["id"])
+
+
+async def test_line_ends_that_git_converts(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        git(one.directory, "config", "core.autocrlf", "true")
+        (one.directory / "dos.txt").write_bytes(b"1\r\n2\r\n3\r\n")
+        await one.run(lambda directory: (directory / "dos.txt").write_bytes(b"one\r\n2\r\nthree\r\n"))
+        review = await one.get()
+        assert [parts[1:] for parts in hunks(review)] == [("1\n", "one\n"), ("3\n", "three\n")]
+        await one.decide(hunks=[id_of(review, "one")], decision="undo")
+        assert (one.directory / "dos.txt").read_bytes() == b"1\r\n2\r\nthree\r\n"
+
+
+async def test_a_file_over_the_limit_is_decided_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "LARGEST_TEXT", 100)
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        review = await one.get()
+        assert [(hunk["kind"], hunk["added"]) for hunk in review["files"][0]["hunks"]] == [("file", "")]
+        await one.decide(hunks=[hunks_id(review, 0)], decision="undo")
+        assert one.text() == POEM
+
+
+async def test_a_server_that_dies_after_the_files_were_written_has_done_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_git = Git.run
+
+    async def dies(self: Git, *words: str, **more: Any) -> Any:
+        if words[0] == "update-ref" and "--stdin" in words:
+            raise GitFailed("the server died")
+        return await run_git(self, *words, **more)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        with monkeypatch.context() as patched:
+            patched.setattr(Git, "run", dies)
+            assert (
+                await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+            ).code == "CHECKPOINT_NOT_FOUND"
+    async with reviewing(tmp_path) as one:
+        assert [added for _, _, added in hunks(await one.get())] == ["new\n", "", "LINE 17\n"]
+        assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
+
+
+async def test_a_large_file_with_a_filter_is_not_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drawbridge.server.checkpoints.checkpoints.FILTERED_BYTES", 0)
+    async with reviewing(tmp_path) as one:
+        (one.directory / ".gitattributes").write_text("poem.txt filter=lfs\n")
+        os.utime(one.directory / "poem.txt", (1, 1))
+        git(one.directory, "add", ".")
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        review = await one.get()
+        refused = await one.refused(all=True, version=review["version"], decision="undo")
+        assert (refused.code, "poem.txt" in refused.text) == ("CHECKPOINT_NOT_FOUND", True)
+        assert one.text() == POEM.replace("line 3\n", "LINE 3\n")
+        assert (await one.decide(all=True, version=review["version"], decision="keep"))["state"] == "none"
+
+
+async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, run_git = asyncio.Event(), Git.run
+
+    async def slowly(self: Git, *words: str, **more: Any) -> Any:
+        if words[0] == "apply":
+            begun.set()
+            await settled()
+        return await run_git(self, *words, **more)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        monkeypatch.setattr(Git, "run", slowly)
+        deciding = asyncio.create_task(one.decide(all=True, version=review["version"], decision="undo"))
+        await begun.wait()
+        await one.server.core.close("the server is ending")
+        assert one.text() == POEM
+        assert (await deciding)["state"] == "none"
+        assert [item for item in records(one.server, one.project) if item["message"].get("subtype") == "review_decided"]
+
+
+async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
+    """There is no checkpoint before it."""
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        one.server.agent.latest.heard(base.TurnBegun())
+        one.replace("line 6\n", "LINE 6\n")
+        await one.end()
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n", "LINE 6\n"]
+
+
+async def test_a_run_that_is_reverted_is_not_in_the_review_any_more(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        second = await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        await one.server.does(one.phone, "run_revert", one.project, run_id=second)
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]
+
+
+async def test_a_list_of_projects_has_the_numbers_of_each_review(tmp_path: Path) -> None:
+    """As they were compared last, also after a restart."""
+
+    async def listed(one: Reviewed) -> dict[str, int] | None:
+        [project] = (await one.server.does(one.phone, "project_list"))["data"]["projects"]
+        found: dict[str, int] | None = project.get("review")
+        return found
+
+    async with reviewing(tmp_path) as one:
+        assert await listed(one) is None
+        await one.run(three_files)
+        assert await listed(one) == {"files": 3, "hunks": 4, "added": 3, "removed": 3}
+    async with reviewing(tmp_path) as one:
+        assert await listed(one) == {"files": 3, "hunks": 4, "added": 3, "removed": 3}
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3")], decision="keep")
+        assert await listed(one) == {"files": 3, "hunks": 3, "added": 2, "removed": 2}
+        (one.directory / "poem.txt").write_text(POEM)
+    async with reviewing(tmp_path) as one:
+        await one.get()
+        found = await listed(one)
+        assert found is not None
+        assert found["files"] == 2, "what a person has changed while no server ran is found by the next look"

@@ -1,0 +1,97 @@
+"""Directories that are suggested for a new project: used before, or a git work tree nearby; and only those that are free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.sessions import places
+from drawbridge.server.sessions.places import Places, repositories, suggested
+from tests.server.auth.rig import code_of
+from tests.server.core_rig import Client
+from tests.server.core_rig import serving as core_serving
+from tests.server.processes import serving
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "home"
+    for name in ("a/.git", "work/b/.git", "work/b/inner/.git", "work/deep/er/.git", ".hidden/c/.git", "empty"):
+        (root / name).mkdir(parents=True)
+    (root / "linked").mkdir()
+    (root / "linked" / ".git").write_text("gitdir: ../a/.git/worktrees/linked\n")  # as of a linked work tree
+    (root / "link").symlink_to(root / "a")
+    monkeypatch.setenv("HOME", str(root))
+    return root
+
+
+def found(root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in repositories([root])[0]]
+
+
+def test_repositories_are_found_two_levels_down(root: Path) -> None:
+    assert found(root) == ["a", "linked", "work/b"]
+    assert repositories([root])[1] is False
+
+
+def test_the_search_is_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "MOST_SEARCHED", 2)
+    assert repositories([root])[1] is True
+    monkeypatch.undo()
+    monkeypatch.setattr(places, "SEARCH_SECONDS", -1.0)
+    assert repositories([root]) == ([], True)
+
+
+def test_what_can_not_be_read_is_passed_over(root: Path) -> None:
+    assert repositories([root / "nothing", root / "linked" / ".git", root])[0] == repositories([root])[0]
+
+
+def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> None:
+    used = [(root / "empty", "2026-01-01"), (root / "work" / "b", "2026-01-03"), (root / "empty", "2026-01-02")]
+    made = suggested(Places([root], tmp_path / "data"), [], used, lambda path: True)
+    assert [(place.path, place.source) for place in made.places] == [
+        (str(root / "work" / "b"), "recent"),
+        (str(root / "empty"), "recent"),
+        (str(root / "a"), "repository"),
+        (str(root / "linked"), "repository"),
+    ]
+    assert made.home == str(root)
+
+
+def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: Path) -> None:
+    """Not a project, nor inside or around one, nor gone, nor outside of the roots, nor one that the client may not see."""
+    used = [(root / "gone", "1"), (tmp_path, "1"), (root / ".hidden" / "c", "1"), (root / "a" / ".git", "1")]
+    hidden = root / "linked"
+    made = suggested(Places([root], tmp_path / "data"), [root / "a"], used, lambda path: path != hidden)
+    assert [place.path for place in made.places] == [str(root / "work" / "b")]
+
+
+def test_the_home_directory_is_not_searched_unless_it_is_allowed(root: Path, tmp_path: Path) -> None:
+    made = suggested(Places([root / "work"], tmp_path / "data"), [], [], lambda path: True)
+    assert [place.path for place in made.places] == [str(root / "work" / name) for name in ("b", "deep/er")]
+    assert made.home is None
+
+
+async def test_a_deleted_project_is_recent(tmp_path: Path) -> None:
+    async with core_serving(tmp_path) as server:
+        project = await server.project(Client())
+        await server.does(Client(), "project_delete", project)
+        answer = await server.does(Client(), "place_list")
+    assert answer["data"]["places"] == [{"path": str(server.root / "one"), "source": "recent"}]
+
+
+async def test_a_client_uses_the_home_directory_by_its_sign(tmp_path: Path) -> None:
+    (tmp_path / "home" / "code" / "blog").mkdir(parents=True)
+    home = {"HOME": str(tmp_path / "home")}
+    async with (
+        serving(tmp_path / "data", "--no-tls", **home) as server,
+        server.client() as client,
+    ):
+        for path, directories in (("~", ["code"]), ("~/code", ["blog"])):
+            answer = (await client.ask("dir_list", {"path": path}))["data"]
+            assert answer["directories"] == directories
+            assert answer["path"] == f"{tmp_path}/home{path[1:]}"
+        for path in ("~/..", "~root", "~/nothing"):
+            assert code_of(await client.ask("dir_list", {"path": path})) == "INVALID_PATH"
+        assert (await client.ask("place_list"))["data"]["home"] == str(tmp_path / "home")

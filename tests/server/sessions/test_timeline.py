@@ -1,0 +1,193 @@
+"""The conversation of one session, wherever it took place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.agents.claude import sessions
+from drawbridge.agents.claude.open_sessions import ClaudeSessions
+from drawbridge.server.events import PromptAccepted
+from drawbridge.server.protocol.client_errors import ClientError
+from tests.server.core_rig import Client, Server, serving, settled
+
+SESSION = "1c839b3a-0719-4371-94a4-d94be3a5abca"
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+
+
+def in_a_terminal(path: Path, *words: str, session_id: str = SESSION) -> None:
+    """A prompt and its answer in Claude Code's own file, one after the other."""
+    file = sessions.directory_of(path) / f"{session_id}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as opened:
+        for number, text in enumerate(words):
+            stamp = datetime.now(UTC).isoformat()  # never before what was recorded until now
+            shared = {"uuid": f"u-{text}", "timestamp": stamp, "cwd": str(path), "promptId": f"p-{text}"}
+            content: Any = text if number % 2 == 0 else [{"type": "text", "text": text}]
+            type = "user" if number % 2 == 0 else "assistant"
+            opened.write(json.dumps({"type": type, "message": {"content": content}, **shared}) + "\n")
+
+
+async def run(server: Server, client: Client, project: str, prompt: str, answer: str) -> None:
+    process = await server.running(client, project, prompt)
+    process.says({"type": "assistant", "message": {"content": [{"type": "text", "text": answer}]}})
+    process.ends()
+    await settled()
+
+
+def said(records: list[dict[str, Any]]) -> list[str]:
+    found = []
+    for record in records:
+        message = record["message"]
+        if record["direction"] == "client":
+            found.append(message["message"]["prompt"])
+        elif record["direction"] == "claude":
+            found += [block["text"] for block in message["message"]["content"]]
+    return found
+
+
+async def conversation(server: Server, client: Client, project: str, session_id: str, limit: int = 200) -> list[str]:
+    found: list[dict[str, Any]] = []
+    before = None
+    for _ in range(50):
+        about = {"session_id": session_id, "limit": limit, "before": before}
+        page = (await server.does(client, "session_messages", project, **about))["data"]
+        assert len(page["messages"]) <= limit
+        found = [*page["messages"], *found]
+        before = page.get("before")
+        if before is None:
+            return said(found)
+    raise AssertionError("there is no end")
+
+
+async def started(server: Server, client: Client) -> tuple[str, Path]:
+    server.agent.sessions = ClaudeSessions()
+    project = await server.project(client)
+    return project, server.core.projects.get(project).path
+
+
+@pytest.mark.parametrize("limit", [200, 1])
+async def test_a_session_from_a_terminal_is_shown_from_its_beginning(tmp_path: Path, limit: int) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, path = await started(server, phone)
+        await run(server, phone, project, "something else", "of another session")
+        in_a_terminal(path, "Hello", "Hi", "Who are you?", "Ada")
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        assert server.core.projects.get(project).info().title == "Hello"
+        assert await conversation(server, phone, project, SESSION, limit) == ["Hello", "Hi", "Who are you?", "Ada"]
+        await run(server, phone, project, "Go on", "Gladly")
+        await server.does(phone, "agent_new_session", project)
+        in_a_terminal(path, "Back in the terminal", "Welcome")
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        await run(server, phone, project, "And here", "Again")
+        first = ["Hello", "Hi", "Who are you?", "Ada", "Go on", "Gladly"]
+        whole = [*first, "Back in the terminal", "Welcome", "And here", "Again"]
+        assert await conversation(server, phone, project, SESSION, limit) == whole
+        listed = (await server.does(phone, "sessions", project))["data"]["sessions"]
+        assert [one["title"] for one in listed] == ["Hello", "something else"]
+
+
+async def test_a_fork_begins_with_what_it_is_a_fork_of(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, path = await started(server, phone)
+        in_a_terminal(path, "Hello", "Hi")
+        await server.does(phone, "session_fork", project, session_id=SESSION)
+        await run(server, phone, project, "Otherwise", "Yes")
+        fork = server.core.projects.get(project).memory.session_id
+        copied = sessions.directory_of(path) / f"{SESSION}.jsonl"
+        shutil.copy(copied, copied.with_name(f"{fork}.jsonl"))  # as the CLI does
+        in_a_terminal(path, "Later", "In the terminal")
+        whole = ["Hello", "Hi", "Otherwise", "Yes"]
+        assert await conversation(server, phone, project, fork) == whole
+        [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
+        assert (entry["title"], entry["fork_from"]) == ("Hello", SESSION)
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        await run(server, phone, project, "In the former one", "Yes, there")
+        assert await conversation(server, phone, project, fork) == whole
+
+
+async def test_sessions_of_one_history_are_apart(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, _ = await started(server, phone)
+        await run(server, phone, project, "one", "eins")
+        first = server.core.projects.get(project).memory.session_id
+        await server.does(phone, "agent_new_session", project)
+        await run(server, phone, project, "two", "zwei")
+        second = server.core.projects.get(project).memory.session_id
+        assert await conversation(server, phone, project, first) == ["one", "eins"]
+        assert await conversation(server, phone, project, second, 1) == ["two", "zwei"]
+
+
+async def test_a_device_that_may_not_run_agents_sees_the_history_alone(tmp_path: Path) -> None:
+    phone, viewer = Client(), Client()
+    viewer.runs = False
+    async with serving(tmp_path) as server:
+        project, path = await started(server, phone)
+        in_a_terminal(path, "secret", "also secret")
+        with pytest.raises(ClientError) as refused:
+            await server.does(viewer, "session_messages", project, session_id=SESSION)
+        assert refused.value.code == "SESSION_NOT_FOUND"
+        assert await conversation(server, phone, project, SESSION) == ["secret", "also secret"]
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        await run(server, phone, project, "Go on", "Gladly")
+        assert await conversation(server, viewer, project, SESSION) == ["Go on", "Gladly"]
+
+
+async def test_a_session_that_nobody_has_is_an_error(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, _ = await started(server, phone)
+        for id in (SESSION, "../../etc/passwd", "log_1"):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, "session_messages", project, session_id=id)
+            assert refused.value.code == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.parametrize("before", ["x", "1.x", "-1", "1.2.3", "9" * 30, "99."])
+async def test_a_position_that_is_none_is_an_error(tmp_path: Path, before: str) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, _ = await started(server, phone)
+        await run(server, phone, project, "one", "eins")
+        id = server.core.projects.get(project).memory.session_id
+        with pytest.raises(ClientError, match="is not valid: use the `next`"):
+            await server.does(phone, "session_messages", project, session_id=id, before=before)
+
+
+async def test_a_terminal_session_has_each_message_once(tmp_path: Path) -> None:
+    """Its history is a copy of what the agent stores."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.sessions = ClaudeSessions()
+        in_a_terminal(server.root, "Hello", "Hi")
+        sessions = server.core.terminal_sessions
+        session = sessions.begin(f"desk_{SESSION}", str(server.root), "claude", SESSION)
+        assert session is not None
+        session.store.write(PromptAccepted("r", "Hello", "desk"))
+        assert await conversation(server, phone, session.id, SESSION) == ["Hello"]
+
+
+async def test_what_only_the_agent_stores_is_not_deleted(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, path = await started(server, phone)
+        in_a_terminal(path, "Hello", "Hi")
+        with pytest.raises(ClientError, match="Only the agent itself stores") as refused:
+            await server.does(phone, "session_delete", project, session_id=SESSION)
+        assert refused.value.code == "NOT_SUPPORTED"
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        answer = await server.does(phone, "session_delete", project, session_id=SESSION)
+        assert answer["data"]["data"]["agent_copy"] is True
+        assert await conversation(server, phone, project, SESSION) == ["Hello", "Hi"]

@@ -1,0 +1,202 @@
+"""Reviews for bridges at the private socket: which one an editor is shown, what it may decide, and what it learns."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.sessions.context import Limits
+from tests.server.reviews.rig import POEM, make_repository
+
+from .socket_rig import Line, Message, SocketRig, socket_rig
+from .test_reviewed_directories import At
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        yield rig
+
+
+@contextlib.asynccontextmanager
+async def bridge(*, reviews: bool = True, **about: Any) -> AsyncIterator[Line]:
+    async with Line.open() as line:
+        line.send(**({"type": "bridge", "editor": "Neovim", "folders": [], "reviews": reviews} | about))
+        if reviews:
+            assert await line.receive() == {"type": "welcome"}
+        yield line
+
+
+async def receives(line: Line, type: str) -> Message:
+    while (message := await line.receive()) is not None:
+        if message["type"] == type:
+            return message
+    raise AssertionError("the server has closed the connection")
+
+
+async def asks(line: Line, type: str = "review_get", /, **fields: Any) -> Message:
+    """The answer to this request."""
+    id = str(next(NUMBERS))
+    line.send(type=type, id=id, **fields)
+    answer = await receives(line, "review")
+    assert answer["id"] == id
+    return answer
+
+
+async def changed(rig: SocketRig, name: str) -> At:
+    """A terminal session in a directory of this name, whose agent has changed the first line."""
+    make_repository(rig.folder / name)
+    at = At(rig, rig.folder / name)
+    await at.begins()
+    (at.place / "poem.txt").write_text(POEM.replace("line 1\n", "LINE 1\n"))
+    await at.stops()
+    return at
+
+
+def hunk_of(answer: Message) -> str:
+    [file] = answer["review"]["files"]
+    [hunk] = file["hunks"]
+    return str(hunk["id"])
+
+
+async def test_an_editor_is_shown_the_review_around_its_file_or_in_its_directory(rig: SocketRig) -> None:
+    one, two = await changed(rig, "one"), await changed(rig, "two")
+    async with bridge() as line:
+        for given, found in (
+            ({"folder": str(one.place)}, one),
+            ({"folder": str(one.place), "path": str(two.place / "deep" / "new.txt")}, two),
+            ({"folder": str(one.place), "path": "/elsewhere/file.txt"}, one),
+            ({"project": two.session.project}, two),
+        ):
+            answer = await asks(line, **given)
+            assert (answer["project"], answer["directory"]) == (found.session.project, str(found.place))
+            assert answer["review"]["files"][0]["path"] == "poem.txt"
+        (rig.folder / "link").symlink_to(two.place)
+        assert (await asks(line, folder=str(rig.folder / "link")))["directory"] == str(two.place)
+
+
+async def test_an_open_review_is_chosen_before_one_with_nothing_in_it(rig: SocketRig) -> None:
+    one, two = await changed(rig, "one"), await changed(rig, "two")
+    (two.place / "poem.txt").write_text(POEM)
+    async with bridge() as line:
+        answer = await asks(line, folder=str(one.place), path=str(two.place / "poem.txt"))
+        assert answer["directory"] == str(one.place)
+        answer = await asks(line, folder="/", path=str(two.place / "poem.txt"))
+        assert (answer["directory"], answer["review"]["files"]) == (str(two.place), [])
+
+
+async def test_a_directory_without_a_session_has_no_review(rig: SocketRig) -> None:
+    async with bridge() as line:
+        answer = await asks(line, folder=str(rig.folder))
+        assert (answer["code"], answer["review"]) == ("PROJECT_NOT_FOUND", None)
+        assert answer["text"].startswith("No agent has worked in this directory yet")
+        assert (await asks(line, project="desk_unknown"))["code"]
+
+
+async def test_the_first_decision_counts_and_everybody_learns_whose_it_was(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    project = one.session.project
+    async with bridge() as first, bridge() as second:
+        hunk = hunk_of(await asks(first, folder=str(one.place)))
+        left = await asks(first, "review_decide", project=project, decision="undo", hunk=hunk)
+        assert left["review"]["files"] == []
+        assert (one.place / "poem.txt").read_text() == POEM
+        assert await receives(second, "review_changed") == {
+            "type": "review_changed",
+            "project": project,
+            "by": "Neovim",
+        }
+        [record] = rig.client.updates("review_changed")[-1:]
+        assert (record["by"], record["state"]) == ("Neovim", "decided")
+        late = await asks(second, "review_decide", project=project, decision="keep", hunk=hunk)
+        assert (late["code"], late["details"]["by"], late["details"]["decision"]) == ("HUNK_GONE", "Neovim", "undo")
+
+
+async def test_a_whole_file_is_decided_as_it_was_shown(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    about: Message = {"project": one.session.project, "decision": "keep", "file": "poem.txt"}
+    async with bridge() as line:
+        version = (await asks(line, folder=str(one.place)))["review"]["version"]
+        assert (await asks(line, "review_decide", **about))["code"] == "VALIDATION_FAILED"
+        assert (await asks(line, "review_decide", version="another", **about))["code"] == "HUNK_GONE"
+        assert (await asks(line, "review_decide", version=version, **about))["review"]["files"] == []
+
+
+async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    about: Message = {"project": one.session.project}
+    async with bridge() as line:
+        given = {"path": "poem.txt", "line": 1, "end_line": 1, "quote": "LINE 1\n", "text": "Why?"}
+        review = (await asks(line, "review_comment", **about, **given))["review"]
+        assert [(draft["by"], draft["text"]) for draft in review["comments"]] == [("Neovim", "Why?")]
+        review = (await asks(line, "review_submit", **about, drafts=review["drafts"]))["review"]
+        assert ([draft["state"] for draft in review["comments"]], review["handover"]["by"]) == (["waiting"], "Neovim")
+        await one.session.reports("SessionEnd")
+        review = (await asks(line, folder=str(one.place)))["review"]
+        refused = await asks(line, "review_submit", **about, drafts=review["drafts"])
+        assert (refused["code"], refused["review"]) == ("NOT_SUPPORTED", None)
+        assert refused["text"].startswith("The comments can't be sent")
+
+
+async def test_a_bridge_of_an_earlier_version_receives_nothing_that_it_does_not_know(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    async with bridge(reviews=False) as earlier, bridge() as line:
+        hunk = hunk_of(await asks(line, folder=str(one.place)))
+        await asks(line, "review_decide", project=one.session.project, decision="keep", hunk=hunk)
+        assert await earlier.receives_nothing()
+
+
+async def directories(line: Line) -> list[str]:
+    """The directories of the reviews about the editor's folders."""
+    line.send(type="review_list", id="list")
+    answer = await receives(line, "reviews")
+    assert answer["id"] == "list"
+    return sorted([(await asks(line, project=project))["directory"] for project in answer["projects"]])
+
+
+async def test_an_editor_learns_which_reviews_are_about_its_folders(rig: SocketRig) -> None:
+    one, two = await changed(rig, "one"), await changed(rig, "two")
+    await At(rig, one.place).begins()
+    (rig.folder / "link").symlink_to(two.place)
+    for folders, found in (
+        ([one.place], [one]),
+        ([rig.folder], [one, two]),
+        ([two.place / "deep", one.place], [one, two]),
+        ([rig.folder / "link"], [two]),
+        ([rig.folder / "on"], []),
+        ([], []),
+    ):
+        async with bridge(folders=[str(folder) for folder in folders]) as line:
+            assert await directories(line) == [str(at.place) for at in found]
+
+
+async def test_an_editor_keeps_a_whole_review_as_it_was_shown(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    (one.place / "old.txt").unlink()
+    about: Message = {"project": one.session.project, "decision": "keep", "all": True}
+    async with bridge() as line:
+        version = (await asks(line, project=one.session.project))["review"]["version"]
+        assert (await asks(line, "review_decide", version="another", **about))["code"] == "HUNK_GONE"
+        assert (await asks(line, "review_decide", version=version, **about))["review"]["files"] == []
+    assert not (one.place / "old.txt").exists()
+
+
+async def test_an_editor_that_shows_only_reviews_is_offered_no_proposal(rig: SocketRig) -> None:
+    at = At(rig, rig.folder)
+    (rig.folder / "a.txt").write_text("old")
+    asked: Message = {"file_path": str(rig.folder / "a.txt"), "content": "new"}
+    folders = [str(rig.folder)]
+    async with (
+        bridge(folders=folders, offers=False) as line,
+        bridge(folders=folders) as other,
+        at.session.asks("Write", **asked),
+    ):
+        assert (await receives(other, "offer"))["path"] == asked["file_path"]
+        assert await line.receives_nothing()

@@ -1,0 +1,323 @@
+"""Comments on a review for an agent to which nothing can be typed: one of its hooks hands them over, once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.core.errors import NotPrivate
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.terminal_sessions import handover, hook_events, shared_comments
+from drawbridge.server.terminal_sessions import prompts as prompts_module
+from drawbridge.transport import private_socket
+
+from .socket_rig import Line, SocketRig
+from .test_prompts import CLAUDE, neovim
+from .test_review_comments import TWO_COMMENTS, Commented, beside, changed, serving
+from .test_sessions import prompt, said
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with serving(tmp_path) as rig:
+        yield rig
+
+
+async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
+    """A hook that waits for what is to be handed over. Returns that, and reports that it was received."""
+    async with Line.open() as line:
+        line.send(type="hook", pid=at.session.pid, payload=at.session.payload(event, **more), takes=True)
+        answer = await line.receive()
+        assert answer is not None
+        if "context" in answer and receives:
+            line.send_bytes(b"\n")
+        line.end()
+        assert await line.receive() is None
+    await at.rig.idle()
+    return str(answer.get("context", ""))
+
+
+def has(at: Commented, event: str, text: str) -> None:
+    """The agent's record shows what a hook has handed over."""
+    attachment = {"type": "hook_additional_context", "content": [text], "hookEvent": event}
+    at.session.writes({"type": "attachment", "attachment": attachment})
+
+
+def is_marked(at: Commented) -> bool:
+    """Whether the session's hooks wait for an answer."""
+    return (Path(private_socket.directory()) / f"{at.session.id}.waiting").exists()
+
+
+async def state(at: Commented) -> str | None:
+    found = (await at.get())["handover"]
+    return found["state"] if found else None
+
+
+async def leaves(at: Commented, *lines: int, **data: Any) -> list[str]:
+    """Drafts about these lines are sent, and wait. Returns their ids."""
+    ids = [await at.write(line, f"LINE {line}\n") for line in lines or (3,)]
+    assert (await at.submit(**data))["data"] == {"run_id": "", "position": 0, "waiting": True}
+    assert await at.states() == dict.fromkeys(ids, "waiting")
+    return ids
+
+
+async def at_work(rig: SocketRig) -> Commented:
+    """A session whose agent works on the next prompt."""
+    at = await changed(rig)
+    at.session.writes(prompt("Go"), said("Done."))
+    await at.begins("Continue")
+    at.session.writes(prompt("Continue"))
+    return at
+
+
+async def test_an_agent_at_work_gets_them_when_it_stops(rig: SocketRig) -> None:
+    """In a run of its own, which answers them."""
+    at = await at_work(rig)
+    third = await at.write(3, "LINE 3\n")
+    other = await at.write(17, "LINE 17\n", "Shorter.", suggestion="17")
+    drafts = (await at.get())["drafts"]
+    assert not is_marked(at), "no hook waits for an answer"
+    assert (await at.submit(drafts=drafts, request_id="submit-1"))["data"]["waiting"]
+    assert is_marked(at)
+    assert (await at.submit(drafts=drafts, request_id="submit-1"))["data"]["waiting"], "it is the same request"
+    text = await takes(at, "Stop")
+    assert text == TWO_COMMENTS
+    assert not is_marked(at)
+    assert (await rig.info(at.session))["desk"]["state"] == "working"
+    has(at, "Stop", text)
+    await at.may_write()
+    assert await at.states() == {third: "sent", other: "sent"}
+    at.replace("LINE 3\n", "Line three\n")
+    at.session.writes(said("Done."))
+    assert await takes(at, "Stop", last_assistant_message="Done.") == ""
+    await at.settled()
+    assert await state(at) is None
+    assert await at.answers() == {"Line three\n": [third], "LINE 17\n": []}
+    recorded = (await at.prompts())[-1]
+    assert (recorded["message"]["prompt"], recorded["by"]) == (TWO_COMMENTS, "phone")
+    assert recorded["review"]["comments"] == [third, other]
+    assert (await rig.info(at.session))["desk"]["state"] == "finished"
+    again = await at.submit(drafts=drafts, request_id="submit-1")
+    assert again["data"] == {"run_id": recorded["run_id"], "position": 0}
+
+
+async def test_an_idle_agent_gets_them_with_the_next_prompt(rig: SocketRig) -> None:
+    at = await changed(rig)
+    (id,) = await leaves(at)
+    at.session.turn = str(uuid.uuid4())
+    text = await takes(at, "UserPromptSubmit", prompt="Continue")
+    await at.may_write()
+    at.session.writes(prompt("Continue"))
+    has(at, "UserPromptSubmit", f"{text}\n\nSelected by the person in a file")
+    at.replace("LINE 3\n", "Line three\n")
+    at.session.writes(said("Done."))
+    await at.stops(last_assistant_message="Done.")
+    assert await at.states() == {id: "sent"}
+    assert await at.answers() == {"Line three\n": [id], "LINE 17\n": []}
+    assert [one["message"]["prompt"] for one in await at.prompts()] == ["Continue", text]
+    assert {one["run_id"] for one in await at.prompts()} == {at.session.turn}
+
+
+async def test_an_agent_that_waits_for_a_decision_gets_them_when_it_stops(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    async with neovim(rig, CLAUDE), at.session.asks(command="ls") as (_, question):
+        await leaves(at)
+        await rig.answers(question)
+    assert await takes(at, "Stop")
+
+
+async def test_a_prompt_that_is_queued_while_it_works_does_not_take_them(rig: SocketRig) -> None:
+    """Nor does the notification about a background task."""
+    at = await at_work(rig)
+    await leaves(at)
+    assert await takes(at, "UserPromptSubmit", prompt="And then that") == ""
+    assert await takes(at, "UserPromptSubmit", prompt="<task-notification>", prompt_id="other") == ""
+    assert await takes(at, "Stop")
+
+
+async def test_comments_that_wait_can_be_withdrawn_and_are_drafts_again(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    (id,) = await leaves(at, request_id="submit-1")
+    with pytest.raises(ClientError) as refused:
+        await at.comment(comment_id=id, text="Not this")
+    assert (refused.value.code, refused.value.text.partition(".")[0]) == (
+        "COMMENT_GONE",
+        "The comment waits for the agent",
+    )
+    answer = await rig.does("review_withdraw", at.session.project)
+    assert [one.get("state", "draft") for one in answer["data"]["comments"]] == ["draft"]
+    assert answer["data"]["handover"] is None
+    assert await takes(at, "Stop") == ""
+    assert not is_marked(at)
+    await at.comment(comment_id=id, text="Why so loud?")
+    refusal = await rig.refusal("review_withdraw", at.session.project)
+    assert refusal.code == "COMMENT_GONE"
+    assert (await at.submit())["data"]["waiting"]
+
+
+async def test_of_withdrawing_and_handing_over_the_first_counts(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    (id,) = await leaves(at)
+    async with Line.open() as line:
+        line.send(type="hook", pid=at.session.pid, payload=at.session.payload("Stop"), takes=True)
+        assert (await line.receive() or {})["context"]
+        assert await state(at) == "given"
+        assert (await rig.refusal("review_withdraw", at.session.project)).code == "COMMENT_GONE"
+        line.send_bytes(b"\n")
+        assert await line.receive() is None
+    await rig.idle()
+    has(at, "Stop", "I have reviewed your changes and have one comment. Address each one.")
+    await at.may_write()
+    assert await at.states() == {id: "waiting"}, "another text does not confirm it"
+    found = rig.server.core.terminal_sessions.find(at.session.project)
+    assert found is not None
+    has(at, "Stop", found.reviewed.comments.left.text)  # type: ignore[union-attr]
+    await at.may_write()
+    assert await at.states() == {id: "sent"}
+
+
+async def test_a_hook_that_is_gone_before_it_has_received_them_loses_nothing(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    (id,) = await leaves(at)
+    assert await takes(at, "Stop", receives=False)
+    assert await at.states() == {id: "waiting"}
+    assert (await rig.info(at.session))["desk"]["state"] == "finished"
+    assert not at.directory.busy
+    assert is_marked(at), "the next hook waits for them"
+    at.session.turn = str(uuid.uuid4())
+    assert await takes(at, "UserPromptSubmit", prompt="Continue")
+
+
+async def test_what_the_record_does_not_show_may_have_been_handed_over(rig: SocketRig) -> None:
+    """They are drafts again, and a person decides whether to send them; unless the record shows them later."""
+    at = await at_work(rig)
+    (id,) = await leaves(at)
+    text = await takes(at, "Stop")
+    at.session.writes(said("Done."))
+    assert await takes(at, "Stop", last_assistant_message="Done.") == ""
+    assert (await at.states(), await state(at)) == ({id: "draft"}, "unsure")
+    has(at, "Stop", text)
+    await at.begins("Continue")
+    assert (await at.states(), await state(at)) == ({id: "sent"}, None)
+
+
+async def test_at_the_end_of_the_session_they_are_drafts_again(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    (id,) = await leaves(at)
+    await at.session.reports("SessionEnd", reason="prompt_input_exit")
+    assert (await at.states(), await state(at)) == ({id: "draft"}, "ended")
+    assert rig.client.updates("review_commented")[-1]["comment"].get("state", "draft") == "draft"
+    assert not is_marked(at)
+    error = await at.not_sent()
+    assert (error.code, error.text) == ("NOT_SUPPORTED", prompts_module.HAS_ENDED)
+    assert (error.details or {})["prompt"].startswith("I have reviewed")
+    two = await beside(rig)
+    assert (await two.submit())["data"]["waiting"]
+    await rig.does("project_delete", two.session.project)
+    assert await at.states() == {id: "draft"}, "the session was removed from the list"
+
+
+async def test_what_waits_outlives_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path) as rig:
+        at = await at_work(rig)
+        drafts_of = await at.write(3, "LINE 3\n")
+        drafts = (await at.get())["drafts"]
+        await at.submit(drafts=drafts, request_id="submit-1")
+    async with serving(tmp_path) as rig:
+        at.session.at(rig)
+        at.rig = rig
+        assert (await at.states(), await state(at)) == ({drafts_of: "waiting"}, "waiting")
+        assert (await at.submit(drafts=drafts, request_id="submit-1"))["data"]["waiting"]
+        text = await takes(at, "Stop")
+        assert text
+    async with serving(tmp_path) as rig:
+        at.session.at(rig)
+        at.rig = rig
+        assert await state(at) == "given"
+        has(at, "Stop", text)
+        await at.may_write()
+        at.replace("LINE 3\n", "Line three\n")
+        at.session.writes(said("Done."))
+        assert await takes(at, "Stop", last_assistant_message="Done.") == "", "they are handed over once"
+        await at.settled()
+        assert (await at.states(), await state(at)) == ({drafts_of: "sent"}, None)
+        assert (await at.answers())["Line three\n"] == [drafts_of]
+        assert [one["review"]["comments"] for one in await at.prompts() if "review" in one] == [[drafts_of]]
+
+
+async def test_a_server_that_ends_while_it_hands_them_over_never_does_so_twice(tmp_path: Path) -> None:
+    """It is stored before the hook gets them; nothing shows whether it has."""
+    async with serving(tmp_path) as rig:
+        at = await at_work(rig)
+        (id,) = await leaves(at)
+        found = rig.server.core.terminal_sessions.find(at.session.project)
+        assert found is not None
+        assert found.handover.give(hook_events.HookEvent("Stop", at.session.id, str(at.place))) is not None
+    async with serving(tmp_path) as rig:
+        at.session.at(rig)
+        at.rig = rig
+        assert await takes(at, "Stop") == ""
+        assert (await at.states(), await state(at)) == ({id: "draft"}, "unsure")
+
+
+async def test_two_prompts_of_comments_do_not_wait_in_one_directory(rig: SocketRig) -> None:
+    one = await at_work(rig)
+    two = await beside(rig)
+    first = await one.write(3, "LINE 3\n")
+    await one.submit()
+    assert await two.states() == {first: "waiting"}
+    error = await two.not_sent(drafts="seen before")
+    assert (error.code, error.field) == ("COMMENT_GONE", "data.drafts")
+    await two.write(17, "LINE 17\n")
+    error = await two.not_sent()
+    assert (error.code, error.text) == ("PROCESS_ACTIVE", handover.WAITS)
+    assert await takes(two, "Stop") == "", "they are for the other session"
+    await rig.does("review_withdraw", two.session.project)
+    assert set((await one.states()).values()) == {"draft"}
+
+
+async def test_comments_that_are_too_long_to_be_handed_over_are_refused(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    id = await at.write(3, "LINE 3\n", "x" * handover.LONGEST)
+    error = await at.not_sent()
+    assert (error.code, error.text) == ("NOT_SUPPORTED", handover.TOO_LONG)
+    assert id in await at.states()
+    assert (await at.states())[id] == "draft"
+    assert not is_marked(at)
+
+
+async def test_an_agent_with_more_rights_than_clients_have_gets_none(tmp_path: Path) -> None:
+    async with serving(tmp_path) as rig:
+        at = await at_work(rig)
+        await at.session.reports("PreToolUse", tool_name="Read", permission_mode="bypassPermissions")
+        await at.write(3, "LINE 3\n")
+        error = await at.not_sent()
+        assert error.code == "PERMISSION_DENIED"
+        await at.session.reports("PreToolUse", tool_name="Read", permission_mode="default")
+        assert (await at.submit())["data"]["waiting"]
+        assert await takes(at, "Stop", permission_mode="bypassPermissions") == ""
+        assert (set((await at.states()).values()), await state(at)) == ({"draft"}, "refused")
+
+
+async def test_comments_that_cannot_be_stored_are_not_handed_over(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: str, data: bytes, *, synced: bool = False) -> None:
+        raise NotPrivate("the disk is full")
+
+    at = await at_work(rig)
+    id = await at.write(3, "LINE 3\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_comments, "write_private", fails)
+        with pytest.raises(NotPrivate):
+            await at.submit()
+    assert await at.states() == {id: "draft"}
+    await at.submit()
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_comments, "write_private", fails)
+        assert await takes(at, "Stop") == ""
+    assert await at.states() == {id: "waiting"}

@@ -1,0 +1,112 @@
+"""Comments on what a plain ``claude`` has changed reach it at its next stop, or with the person's next prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rigs.messages_stub import HOLD, edit, read, text
+from tests.server.processes import Server
+from tests.server.reviews.rig import hunks
+
+from .rig import Message, Phone, ServedWorkstation, following
+from .test_plain_claude_reviews import begin, finished, project, review
+
+pytestmark = pytest.mark.thorough
+
+
+async def comment(phone: Phone) -> str:
+    """A draft on the changed line. Returns its id."""
+    given = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?"}
+    answer = await phone.client.ask("review_comment", given, phone.project)
+    return str(answer["data"]["data"]["comment_id"])
+
+
+async def send(phone: Phone) -> Message:
+    drafts = (await review(phone))["drafts"]
+    answer = await phone.client.ask("review_submit", {"drafts": drafts}, phone.project)
+    data: Message = answer["data"]
+    return data
+
+
+async def prompts(phone: Phone) -> list[Message]:
+    """In the history."""
+    answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
+    return [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
+
+
+async def answers(phone: Phone) -> dict[str, Any]:
+    """The comments that each hunk answers, by its new text."""
+    return {one["added"]: one["answers"] for file in (await review(phone))["files"] for one in file["hunks"]}
+
+
+async def stopped(phone: Phone) -> None:
+    """Until the next run is over."""
+    await phone.client.receive("update", "run_finished", outcome="completed")
+
+
+def heard(rig: ServedWorkstation) -> int:
+    """How often the model was sent the comment."""
+    return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
+
+
+async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
+    """The agent is at work when the comment is sent; it continues after its stop, and its next changes answer the comment."""
+    project(rig, "git")
+    poem = rig.project / "poem.txt"
+    rig.model.will_say(
+        read(poem),
+        edit(poem, "line 3\n", "LINE 3\n"),
+        [text("Let me see"), HOLD, text("…")],
+        edit(poem, "LINE 3\n", "Line three\n"),
+        text("Done."),
+    )
+    async with following(server) as phone:
+        claude = begin(rig)
+        await phone.session()
+        claude.prompt("Do it")
+        claude.pane.wait_for("Let me see")
+        id = await comment(phone)
+        assert (await send(phone)) == {"run_id": "", "position": 0, "waiting": True}
+        waiting = (await review(phone))["handover"]
+        assert (waiting["project_id"], waiting["state"]) == (phone.project, "waiting")
+        rig.model.go_on()
+        await stopped(phone)
+        await finished(phone)
+        claude.pane.wait_for("Stop hook says: I have reviewed")
+        assert heard(rig) == 1
+        assert poem.read_text().splitlines()[2] == "Line three"
+        found = await review(phone)
+        assert [one["state"] for one in found["comments"]] == ["sent"]
+        assert found["handover"] is None
+        assert await answers(phone) == {"Line three\n": [id]}
+        first, second = await prompts(phone)
+        assert second["by"] == waiting["by"]
+        assert second["review"]["comments"] == [id]
+        assert second["run_id"] != first["run_id"]
+        rig.model.will_say(text("Nothing more."))
+        claude.prompt("Continue")
+        await stopped(phone)
+        assert heard(rig) == 1
+
+
+async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorkstation, server: Server) -> None:
+    project(rig, "git")
+    poem = rig.project / "poem.txt"
+    rig.model.will_say(read(poem), edit(poem, "line 3\n", "LINE 3\n"), text("Done."))
+    async with following(server) as phone:
+        claude = begin(rig)
+        await phone.session()
+        claude.prompt("Do it")
+        await finished(phone)
+        id = await comment(phone)
+        await send(phone)
+        rig.model.will_say(edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
+        claude.prompt("Continue")
+        await finished(phone)
+        assert heard(rig) == 1
+        assert await answers(phone) == {"Line three\n": [id]}
+        assert [one["message"]["prompt"] for one in await prompts(phone)][:2] == ["Do it", "Continue"]
+        assert [one["review"]["comments"] for one in await prompts(phone) if "review" in one] == [[id]]
+        assert hunks(await review(phone)) == [("poem.txt", "line 3\n", "Line three\n")]

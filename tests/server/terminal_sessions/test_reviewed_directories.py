@@ -1,0 +1,474 @@
+"""What agents in terminals change is reviewed by directory: one review for all sessions in it. With the real git."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import GitFailed
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.context import Limits
+from drawbridge.server.terminal_sessions import directories
+from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions import turn as turn_module
+from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
+from tests.server.checkpoints.rig import git
+from tests.server.reviews.rig import POEM, hunks, id_of, make_repository
+from tests.waiting import until
+
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
+from .test_runs import SUBAGENT
+from .test_sessions import prompt, said
+
+INTERRUPTED: Message = {
+    "type": "user",
+    "message": {"role": "user", "content": [{"type": "text", "text": "[Request interrupted by user]"}]},
+    "interruptedMessageId": "m",
+}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        yield rig
+
+
+@pytest.fixture
+def place(rig: SocketRig) -> Path:
+    make_repository(rig.folder / "one")
+    return rig.folder / "one"
+
+
+class At:
+    """A session in a directory, by what its hooks report and its agent does."""
+
+    def __init__(self, rig: SocketRig, place: Path) -> None:
+        self.rig = rig
+        self.place = place
+        self.session = Session(rig, place)
+
+    @property
+    def directory(self) -> ReviewedDirectory:
+        found = self.rig.server.core.terminal_sessions.find(self.session.project)
+        assert found is not None
+        return found.reviewed
+
+    async def begins(self, words: str = "Go", turn: str | None = None) -> None:
+        self.session.turn = turn or str(uuid.uuid4())
+        await self.session.reports("UserPromptSubmit", prompt=words)
+        await self.may_write()
+
+    async def may_write(self, tool: str = "Edit", **more: Any) -> None:
+        """The hook before a tool, until it lets the agent continue."""
+        async with Line.open() as line:
+            payload = self.session.payload("PreToolUse", tool_name=tool, **more)
+            line.send(type="hook", pid=self.session.pid, payload=payload)
+            while await line.receive() is not None:
+                pass
+        await self.rig.idle()
+
+    async def stops(self, **more: Any) -> None:
+        await self.session.reports("Stop", **more)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Until all checkpoints were taken."""
+        await self.rig.idle()
+        await until(lambda: not self.directory._is_working, "the checkpoints")
+
+    def replace(self, old: str, new: str, name: str = "poem.txt") -> None:
+        text = (self.place / name).read_text()
+        assert old in text
+        (self.place / name).write_text(text.replace(old, new))
+
+    async def get(self) -> Message:
+        found: Message = (await self.rig.does("review_get", self.session.project))["data"]
+        return found
+
+    async def added(self) -> list[str]:
+        """The new text of each hunk of the review."""
+        return [added for _, _, added in hunks(await self.get())]
+
+    async def decide(self, **data: Any) -> Message:
+        found: Message = (await self.rig.does("review_decide", self.session.project, **data))["data"]
+        return found
+
+
+@pytest.mark.parametrize("kind", ["git", "no git"])
+async def test_what_a_run_changed_is_decided_hunk_by_hunk(kind: str, rig: SocketRig, place: Path) -> None:
+    if kind == "no git":
+        shutil.rmtree(place / ".git")
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    at.replace("line 17\n", "LINE 17\n")
+    (place / "old.txt").unlink()
+    await at.stops()
+    review = await at.get()
+    assert (len(hunks(review)), review["repository"]) == (3, "private" if kind == "no git" else "project")
+    changes = await rig.does("run_changes", at.session.project, run_id=at.session.turn)
+    assert [file["path"] for file in changes["data"]["files"]] == ["old.txt", "poem.txt"]
+    await at.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+    await at.decide(hunks=[id_of(review, "old.txt")], decision="undo")
+    left = await at.decide(hunks=[id_of(review, "LINE 17\n")], text="seventeen\n")
+    assert left["state"] == "none"
+    assert (place / "poem.txt").read_text() == POEM.replace("line 17\n", "seventeen\n")
+    assert (place / "old.txt").read_text() == "old\n"
+
+
+@pytest.mark.thorough
+async def test_clients_are_notified_of_what_is_to_be_decided(rig: SocketRig, place: Path) -> None:
+    at = At(rig, place)
+    await at.begins()
+    await rig.does("project_join", at.session.project)
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    (changed,) = rig.client.updates("review_changed")
+    assert (changed["state"], changed["files"], changed["hunks"]) == ("open", 1, 1)
+    at.replace("LINE 3\n", "line 3\n")
+    assert (await at.get())["state"] == "none"
+    assert rig.client.updates("review_changed")[-1]["state"] == "decided"
+
+
+@pytest.mark.thorough
+async def test_what_a_person_changes_between_runs_is_not_in_it(rig: SocketRig, place: Path) -> None:
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    at.replace("line 9\n", "by a person\n")
+    await at.begins()
+    at.replace("line 17\n", "LINE 17\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n", "LINE 17\n"]
+
+
+async def test_an_interrupted_run_and_a_failed_one_are_reviewed(rig: SocketRig, place: Path) -> None:
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    at.session.writes(prompt("Go"), said("let me see"), INTERRUPTED)
+    await until(lambda: not at.directory.busy, "the end of the run")
+    await at.settled()
+    at.replace("line 9\n", "by a person\n")
+    await at.begins()
+    at.replace("line 12\n", "LINE 12\n")
+    await at.session.reports("StopFailure", error="unknown", last_assistant_message="no")
+    await at.settled()
+    await at.begins()
+    at.replace("line 15\n", "LINE 15\n")
+    await at.session.reports("SessionEnd", reason="prompt_input_exit")
+    await at.settled()
+    assert await at.added() == ["LINE 3\n", "LINE 12\n", "LINE 15\n"]
+
+
+@pytest.mark.thorough
+async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops(background_tasks=[SUBAGENT])
+    await at.may_write(agent_id="a1")
+    at.replace("line 9\n", "LINE 9\n")
+    await at.session.reports("SubagentStop", agent_id="a1")
+    await at.session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="another")
+    await at.may_write(prompt_id="another")
+    at.replace("line 15\n", "LINE 15\n")
+    await at.stops(prompt_id="another", background_tasks=[])
+    assert not at.directory.busy
+    assert await at.added() == ["LINE 3\n", "LINE 9\n", "LINE 15\n"]
+    monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.0)
+    at.replace("line 19\n", "by a person\n")
+    assert len(await at.added()) == 3
+
+
+async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, place: Path) -> None:
+    """The end of the first run is not the end of what the agents do."""
+    one, two, elsewhere = At(rig, place), At(rig, place), At(rig, rig.folder)
+    await elsewhere.session.reports("SessionStart", source="startup")
+    await one.begins()
+    one.replace("line 3\n", "LINE 3\n")
+    await two.begins()
+    two.replace("line 6\n", "LINE 6\n")
+    await one.stops()
+    two.replace("line 9\n", "LINE 9\n")
+    with pytest.raises(ClientError) as refused:
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="undo")
+    assert refused.value.code == "PROCESS_ACTIVE"
+    await two.stops()
+    assert one.directory is two.directory
+    assert await one.added() == await two.added() == ["LINE 3\n", "LINE 6\n", "LINE 9\n"]
+    left = await one.decide(hunks=[id_of(await one.get(), "LINE 6\n")], decision="undo")
+    assert left["version"] == (await two.get())["version"]
+    assert (await elsewhere.get())["state"] == "none"
+
+
+@pytest.mark.thorough
+async def test_the_last_run_ends_the_review_also_without_a_checkpoint_of_its_own(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(self: Checkpoints, run: str) -> bool:
+        raise GitFailed("no such luck")
+
+    one, two = At(rig, place), At(rig, place)
+    await one.begins()
+    one.replace("line 3\n", "LINE 3\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "begin", fails)
+        await two.begins()
+    await one.stops()
+    two.replace("line 9\n", "LINE 9\n")
+    await two.stops()
+    two.replace("line 15\n", "by a person\n")
+    assert await two.added() == ["LINE 3\n", "LINE 9\n"]
+
+
+@pytest.mark.thorough
+async def test_a_link_to_a_directory_leads_to_its_review(rig: SocketRig, place: Path) -> None:
+    (rig.folder / "link").symlink_to(place)
+    one, two = At(rig, place), At(rig, rig.folder / "link")
+    await one.begins()
+    one.replace("line 3\n", "LINE 3\n")
+    await one.stops()
+    await two.begins()
+    await two.stops()
+    assert one.directory is two.directory
+    assert await two.added() == ["LINE 3\n"]
+
+
+@pytest.mark.thorough
+async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place: Path) -> None:
+    """The end of the run before is processed after the agent has begun to work on the next one."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    async with Line.open() as line:  # its last words are not in the transcript yet, and are waited for
+        line.send(type="hook", pid=at.session.pid, payload=at.session.payload("Stop", last_assistant_message="Done."))
+        line.end()
+        assert await line.receive() is None
+    at.session.turn = str(uuid.uuid4())
+    async with Line.open() as line:
+        line.send(type="hook", pid=at.session.pid, payload=at.session.payload("UserPromptSubmit", prompt="Go on"))
+        line.end()
+        assert await line.receive() is None
+    await at.may_write()
+    at.replace("line 9\n", "LINE 9\n")
+    await at.settled()
+    at.replace("line 15\n", "LINE 15\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n", "LINE 9\n", "LINE 15\n"]
+
+
+@pytest.mark.thorough
+async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig, place: Path) -> None:
+    """A prompt that was queued in the terminal begins a run without a hook of its own."""
+    at = At(rig, place)
+    await at.may_write()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
+async def test_a_tool_waits_for_the_checkpoint_before_its_run(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook of the prompt does not."""
+    held = asyncio.Event()
+    begin = Checkpoints.begin
+
+    async def holds(self: Checkpoints, run: str) -> bool:
+        await held.wait()
+        return await begin(self, run)
+
+    monkeypatch.setattr(Checkpoints, "begin", holds)
+    at = At(rig, place)
+    await at.session.reports("UserPromptSubmit", prompt="Go")
+    waiting = asyncio.create_task(at.may_write("Bash"))
+    async with Line.open() as line:
+        line.send(type="hook", pid=at.session.pid, payload=at.session.payload("PreToolUse", tool_name="Write"))
+        assert await line.receive() == {"decision": None}, "it is told that it has to wait"
+        assert await line.receives_nothing()
+        assert not waiting.done()
+        held.set()
+        assert await line.receive() is None
+    await waiting
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
+@pytest.mark.thorough
+async def test_a_tool_waits_for_a_limited_time(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(directories, "READY_SECONDS", 0.05)
+    held = asyncio.Event()
+
+    async def holds(self: Checkpoints, run: str) -> bool:
+        await held.wait()
+        return True
+
+    monkeypatch.setattr(Checkpoints, "begin", holds)
+    at = At(rig, place)
+    await at.session.reports("UserPromptSubmit", prompt="Go")
+    await at.may_write()
+    assert "did not wait any longer" in caplog.text
+    monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
+    await at.may_write()  # once for each run
+    held.set()
+
+
+@pytest.mark.thorough
+async def test_an_error_of_git_stops_nobody(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged once."""
+
+    async def fails(self: Checkpoints, run: str) -> bool:
+        raise GitFailed("no such luck")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "begin", fails)
+        at = At(rig, place)
+        for _ in range(3):
+            await at.begins()
+            await at.stops()
+    assert caplog.text.count("no such luck") == 1
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
+@pytest.mark.thorough
+async def test_old_turns_of_a_transcript_cost_no_checkpoints(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    take = Checkpoints._take
+
+    async def counts(self: Checkpoints, run_id: str, *more: Any) -> bool:
+        taken.append(run_id)
+        return await take(self, run_id, *more)
+
+    monkeypatch.setattr(Checkpoints, "_take", counts)
+    at = At(rig, place)
+    for number in range(20):
+        at.session.writes(
+            prompt(f"Prompt {number}", promptId=f"old{number}"), said("done") | {"promptId": f"old{number}"}
+        )
+    await at.begins()
+    await at.stops()
+    assert len(taken) <= 4, taken
+    assert at.session.turn in taken
+
+
+@pytest.mark.thorough
+async def test_outside_of_the_allowed_directories_there_is_none(
+    rig: SocketRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_repository(tmp_path / "outside")
+    at = At(rig, tmp_path / "outside")
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert git(at.place, "for-each-ref", "refs/drawbridge") == ""
+    with pytest.raises(ClientError) as refused:
+        await at.get()
+    assert refused.value.code == "INVALID_PATH"
+
+
+@pytest.mark.thorough
+async def test_a_run_and_its_review_outlive_the_server(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        make_repository(rig.folder / "one")
+        at = At(rig, rig.folder / "one")
+        await at.begins()
+        at.replace("line 3\n", "LINE 3\n")
+        await at.stops()
+        await at.begins()
+        at.replace("line 6\n", "LINE 6\n")
+        await at.settled()
+    at.replace("line 9\n", "LINE 9\n")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at.session.at(rig)
+        at.rig = rig
+        assert at.directory.busy
+        at.replace("line 12\n", "LINE 12\n")
+        assert await at.added() == ["LINE 3\n", "LINE 6\n", "LINE 9\n", "LINE 12\n"]
+        at.replace("line 15\n", "LINE 15\n")
+        await at.stops()
+        at.replace("line 19\n", "by a person\n")
+        assert await at.added() == ["LINE 3\n", "LINE 6\n", "LINE 9\n", "LINE 12\n", "LINE 15\n"]
+
+
+@pytest.mark.thorough
+async def test_the_last_session_of_a_directory_takes_its_checkpoints_along(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        make_repository(rig.folder / "one")
+        one, two = At(rig, rig.folder / "one"), At(rig, rig.folder / "one")
+        for at in (one, two):
+            await at.begins()
+            at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
+            await at.stops()
+        folder = one.directory.folder
+        await rig.does("project_delete", one.session.project)
+        assert len(await two.added()) == 2
+        assert folder.exists()
+        await rig.does("project_delete", two.session.project)
+        await rig.server.core.terminal_sessions._directories._removals.wait()
+        assert git(one.place, "for-each-ref", "refs/drawbridge") == ""
+        assert not folder.exists()
+        await one.begins()
+        one.replace("line 15\n", "LINE 15\n")
+        await one.stops()
+        assert await one.added() == ["LINE 15\n"]
+
+
+@pytest.mark.thorough
+async def test_a_directory_without_a_session_is_cleaned_up_at_the_start(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        make_repository(rig.folder / "one")
+        at = At(rig, rig.folder / "one")
+        await at.begins()
+        await at.stops()
+        folder = at.directory.folder
+    assert git(at.place, "for-each-ref", "refs/drawbridge") != ""
+    shutil.rmtree(tmp_path / "data" / "desk" / at.session.project)
+    async with socket_rig(tmp_path, Limits()) as rig:
+        await rig.server.core.terminal_sessions._directories._removals.wait()
+        assert git(at.place, "for-each-ref", "refs/drawbridge") == ""
+        assert not folder.exists()
+
+
+@pytest.mark.thorough
+async def test_sessions_that_make_room_leave_nothing_behind(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "MOST", 1)
+    first = At(rig, place)
+    await first.begins()
+    await first.stops()
+    folder = first.directory.folder
+    await first.session.reports("SessionEnd")
+    make_repository(rig.folder / "two")
+    second = At(rig, rig.folder / "two")
+    await second.begins()
+    await until(lambda: not folder.exists(), "the removal")
+
+
+@pytest.mark.thorough
+async def test_without_checkpoints_no_tool_waits(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path, Limits(checkpoints=False)) as rig:
+        make_repository(rig.folder / "one")
+        at = At(rig, rig.folder / "one")
+        await at.begins()
+        await at.stops()
+        assert git(at.place, "for-each-ref", "refs/drawbridge") == ""

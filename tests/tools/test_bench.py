@@ -1,0 +1,25 @@
+"""What ``make bench`` runs starts outside pytest, which adds folders to the path."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.__main__ import PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_starts_in_a_plain_interpreter(part: str) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", f"import bench.{part}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr

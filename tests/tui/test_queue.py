@@ -1,0 +1,134 @@
+"""The queue in the terminal client: shown as the server has it, and changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList
+
+from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.queue_dialog import QueueDialog
+from tests.server.processes import Server
+from tests.server.wire_client import WireClient
+
+from .rig import Person, attached
+
+pytestmark = pytest.mark.thorough
+
+
+@contextlib.asynccontextmanager
+async def queued(server: Server, directory: Path, *prompts: str) -> AsyncIterator[tuple[Person, WireClient, str]]:
+    """A person in front of a run with these prompts behind it, and the owner's other client."""
+    async with attached(server, directory) as person, server.client() as owner:
+        project = person.app.client.projects.named(str(directory), "")[0]["id"]
+        await owner.ask("project_join", project_id=project)
+        await person.prompts("/slow 600")
+        await person.sees("Working")
+        for prompt in prompts:
+            await person.prompts(prompt)
+        await person.sees(f"{len(prompts)} queued (t: change)")
+        yield person, owner, project
+        await owner.ask("agent_interrupt", {"all": True}, project)
+        await person.sees("Ready")
+
+
+def listed(person: Person) -> list[str]:
+    """The prompts in the window."""
+    assert isinstance(person.app.screen, QueueDialog)
+    options = person.app.screen.query_one(OptionList)
+    return [str(options.get_option_at_index(number).prompt) for number in range(options.option_count)]
+
+
+async def opens(person: Person, count: int) -> None:
+    await person.presses("escape", "t")
+    await person.comes(lambda: isinstance(person.app.screen, QueueDialog) and len(listed(person)) == count, "the queue")
+
+
+async def test_a_prompt_that_another_client_sends_is_in_the_queue(server: Server, directory: Path) -> None:
+    async with queued(server, directory, "/quick") as (person, owner, project):
+        await owner.ask("execute", {"prompt": "from the phone"}, project)
+        await person.sees("2 queued", "from the phone")
+
+
+async def test_prompts_are_moved_and_removed(server: Server, directory: Path) -> None:
+    async with queued(server, directory, "one", "two", "three") as (person, _, _):
+        await opens(person, 3)
+        assert "one" in listed(person)[0]
+        await person.presses("J")
+        await person.comes(lambda: ["two" in listed(person)[0], "one" in listed(person)[1]] == [True, True], "the move")
+        await person.presses("K")
+        await person.comes(lambda: "one" in listed(person)[0], "the move back")
+        await person.presses("d")
+        await person.comes(lambda: len(listed(person)) == 2, "the removal")
+        assert "two" in listed(person)[0]
+        await person.presses("escape")
+        await person.hears("Removed from the queue by")
+
+
+async def test_a_waiting_prompt_is_edited(server: Server, directory: Path) -> None:
+    async with queued(server, directory, "x" * 600) as (person, owner, _):
+        await opens(person, 1)
+        await person.presses("enter")
+        area = person.app.screen.query_one(PlainTextArea)
+        await person.comes(lambda: area.display and area.text == "x" * 600, "the whole prompt")
+        area.load_text("shorter\nprompt")
+        await person.presses("ctrl+s")
+        await person.comes(lambda: "shorter" in listed(person)[0], "the new text")
+        edited = await owner.receive("update", "prompt_edited")
+        assert edited["data"]["data"]["prompt"] == "shorter\nprompt"
+        await person.presses("escape")
+
+
+async def test_a_prompt_is_sent_now(server: Server, directory: Path) -> None:
+    async with queued(server, directory, "/quick", "/slow 601") as (person, _, _):
+        await opens(person, 2)
+        await person.presses("down", "n")
+        await person.comes(lambda: len(listed(person)) == 1, "the start of the second one")
+        assert "/quick" in listed(person)[0]
+        await person.presses("escape")
+        await person.hears("Stopped")
+
+
+async def test_stop_all_removes_what_waits(server: Server, directory: Path) -> None:
+    async with queued(server, directory, "/quick", "/quick") as (person, _, _):
+        await person.presses("escape", "S")
+        await person.hears("Stopped")
+        await person.loses("queued")
+        assert "Done." not in person.history
+
+
+async def test_a_person_is_told_who_removed_the_prompt(server: Server, directory: Path) -> None:
+    async with queued(server, directory, "/quick") as (person, owner, project):
+        run_id = person.app.client.conversation.queue[0]["run_id"]  # type: ignore[union-attr]
+        await owner.ask("queue_remove", {"run_id": run_id}, project)
+        await person.sees("removed your prompt from the queue")
+
+
+async def test_what_the_agent_reports_is_in_the_status_line(server: Server, directory: Path) -> None:
+    retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
+    async with queued(server, directory, "/quick") as (person, _, project):
+        state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
+        told = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
+        await person.sees("On and on")  # what the agent reports at its start has come
+        person.app.client._received(told)
+        await person.sees("Retrying 3 of 10: 401 authentication failed", "25 % context")
+
+
+async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory: Path) -> None:
+    """As one that waits, and when its run begins as a prompt, after the answers to those before it."""
+    async with queued(server, directory, "/quick from here") as (person, owner, project):
+        await owner.ask("execute", {"prompt": "/quick from the phone"}, project)
+        for words in ("/quick from here", "/quick from the phone"):
+            await person.hears_times(1, words)
+            assert f"Queued  {words}" in person.history
+        await person.presses("escape", "s")
+        await person.loses("Queued")
+        await person.hears_times(2, "Done.")
+        said = person.history
+        assert [said.count(words) for words in ("/quick from here", "/quick from the phone")] == [1, 1]
+        assert said.index("Stopped") < said.index("/quick from here") < said.index("Done.")
+        assert said.index("Done.") < said.index("/quick from the phone")
+        assert said.count("/slow 600") == 1

@@ -1,0 +1,296 @@
+"""A review as lines and words, and what the terminal client keeps of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+
+from drawbridge.core.terminal_text import harmless
+from drawbridge.server.reviews.change_set import Version, changed
+from drawbridge.server.reviews.messages import reply
+from drawbridge.server.reviews.reviews import Open
+from drawbridge.text import review_words
+from drawbridge.tui import review_parts
+from drawbridge.tui.colours import DARK
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.review_parts import Part
+from drawbridge.tui.review_view import ReviewView
+from drawbridge.tui.reviews import Reviews
+from drawbridge.tui.store import Projects
+from drawbridge.tui.wording import listed_state
+from tests.waiting import until
+
+from .rig import shown
+from .test_hostile_words import EVIL
+
+
+def hunk(**fields: Any) -> dict[str, Any]:
+    return {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "a\n", "added": "b\n", **fields}
+
+
+def file(*hunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    known = {"path": "src/a.py", "change": "changed", "old_mode": "100644", "new_mode": "100644"}
+    return {**known, "added": 1, "removed": 1, "hunks": list(hunks), **fields}
+
+
+def as_sent(old: str | None, new: str | None) -> dict[str, Any]:
+    """The file in a review of the server, with these texts."""
+    before, after = (None if text is None else Version("100644", str(hash(text)), text) for text in (old, new))
+    data, _ = reply("project", Open((changed("a.py", before, after),)))
+    [found] = msgspec.to_builtins(data)["files"]
+    return dict(found)
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "\tdef", ""]), max_size=12)
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
+def test_each_line_has_the_number_that_it_has_in_its_file(
+    old: list[str], new: list[str], end: str, old_ends: bool, new_ends: bool
+) -> None:
+    texts = [end.join(lines) + (end if ends and lines else "") for lines, ends in ((old, old_ends), (new, new_ends))]
+    if texts[0] == texts[1]:
+        return
+    found = as_sent(*texts)
+    sides = [review_words.lines_of(text) for text in texts]
+    around = review_parts.contexts(texts[1], found)
+    for one in found["hunks"]:
+        assert one["id"] in around
+        lines = review_parts.hunk_lines(one, found, around[one["id"]])
+        for line in lines.lines:
+            number = line.number + lines.above[line.kind != "removed"] - 1
+            assert sides[line.kind != "removed"][number].removesuffix("\r") == line.text.removesuffix("\r")
+        count = sum(line.kind != "context" for line in lines.lines)
+        assert count == sum(len(review_words.lines_of(one[side])) for side in ("removed", "added"))
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["\n", "\r\n"]))
+def test_an_edit_that_changes_nothing_sends_the_same_lines(old: list[str], new: list[str], end: str) -> None:
+    texts = ["".join(line + end for line in lines) for lines in (old, new)]
+    if texts[0] != texts[1]:
+        for one in as_sent(*texts)["hunks"]:
+            if review_parts.field_text(one):
+                assert review_parts.edited_text(one, review_parts.field_text(one)) == one["added"]
+
+
+def test_lines_of_another_file_are_not_shown_around_a_hunk() -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 11))
+    found = as_sent(text, text.replace("line 5", "LINE 5"))
+    assert review_parts.contexts(text, found) == {}
+    assert review_parts.contexts("", found) == {}
+
+
+def test_a_line_end_is_shown_only_if_it_changes() -> None:
+    plain = review_parts.hunk_lines(hunk(removed="a\r\n", added="b\r\n"), file())
+    assert [line.text for line in plain.lines] == ["a", "b"]
+    mixed = review_parts.hunk_lines(hunk(removed="a\r\n", added="a\n"), file())
+    assert [line.text for line in mixed.lines] == ["a\r", "a"]
+    assert review_parts.hunk_lines(hunk(removed="a\n", added="b"), file()).end == "No newline at end of file."
+    assert review_parts.hunk_lines(hunk(removed="a", added="b\n"), file()).end == "Newline added at end of file."
+
+
+@pytest.mark.parametrize(
+    ("fields", "title"),
+    [
+        ({}, "Line 5"),
+        ({"added": "b\nc\n"}, "Lines 5–6"),
+        ({"added": "", "removed": "a\nb\nc\n"}, "Lines 5–7 (removed)"),
+        ({"kind": "file"}, "Whole file"),
+        ({"kind": "mode"}, "File mode"),
+    ],
+)
+def test_a_hunk_is_named_by_its_place(fields: dict[str, Any], title: str) -> None:
+    assert review_words.title(hunk(**fields)) == title
+
+
+WHOLE = hunk(kind="file", removed="")
+
+
+@pytest.mark.parametrize(
+    ("fields", "part", "words"),
+    [
+        ({}, hunk(), ""),
+        ({}, None, "The changes to this file are too large to show here."),
+        ({"new_mode": "100755"}, hunk(kind="mode"), "The file was made executable."),
+        ({"old_mode": "100755"}, hunk(kind="mode"), "The file is not executable any more."),
+        (
+            {"new_mode": "120000"},
+            hunk(kind="mode"),
+            "The file was a regular file, and is a symbolic link now.",
+        ),
+        ({"change": "added", "old_mode": None}, WHOLE, "This is a new file."),
+        ({"change": "added", "old_mode": None}, {**WHOLE, "added": ""}, "This is a new file. It is empty."),
+        ({"change": "deleted", "new_mode": None}, WHOLE, "This file was deleted."),
+        (
+            {"change": "added", "new_mode": "100755", "binary": True},
+            WHOLE,
+            "This is a new file: an executable file. Its content is not shown: it is not text, or it is too large to compare.",
+        ),
+        (
+            {"binary": True},
+            WHOLE,
+            "The content of this file was changed. Its content is not shown: it is not text, or it is too large to compare.",
+        ),
+    ],
+)
+def test_what_is_not_in_the_lines_is_said(fields: dict[str, Any], part: Any, words: str) -> None:
+    assert review_words.words(file(**fields), part) == words
+
+
+def test_who_was_first_is_said() -> None:
+    def words(code: str, is_hunk: bool = True, by: str = "", **details: Any) -> str:
+        return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
+
+    assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
+    assert words("HUNK_GONE", gone="h").startswith("This change is not in the review any more")
+    assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it.")
+    assert words("REVIEW_CLASH", paths=["a.py", "b.py"]) == (
+        "This conflicts with what is at a.py, b.py now. Nothing was changed."
+    )
+    assert words("PROCESS_ACTIVE") == "The server's words."
+
+
+def test_all_at_once_says_how_many_were_not_shown() -> None:
+    assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
+    assert review_words.question("undo", 3, 1, "2 files") == (
+        "Undo 3 changes in 2 files?",
+        "1 of them has not been in view in full. Other changes to the same files stay.",
+    )
+    assert review_words.question("keep", 3, 3, "a.py")[1] == "None of them has been in view in full."
+
+
+def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:
+    part = Part("h", file(hunk()), hunk())
+    assert review_parts.why_not_all([part], 0, ()) == ""
+    assert "not shown here" in review_parts.why_not_all([part], 1, ())
+    assert "not shown here" in review_parts.why_not_all([Part("f", file(too_large=True))], 0, ())
+    assert "your edit" in review_parts.why_not_all([part], 0, {"h"})
+
+
+def test_the_next_change_takes_the_place_of_one_that_is_gone() -> None:
+    assert review_parts.follow(["a", "b", "c"], ["a", "b", "c"], "b") == "b"
+    assert review_parts.follow(["a", "b", "c"], ["a", "c"], "b") == "c"
+    assert review_parts.follow(["a", "b", "c"], ["a"], "b") == "a"
+    assert review_parts.follow([], ["a"], None) == "a"
+    assert review_parts.follow(["a"], [], "a") is None
+
+
+def test_only_lines_and_new_texts_can_be_edited() -> None:
+    assert review_parts.may_edit(Part("h", file(hunk()), hunk()))
+    assert review_parts.may_edit(Part("h", file(change="added"), WHOLE))
+    assert not review_parts.may_edit(Part("h", file(change="deleted"), WHOLE))
+    assert not review_parts.may_edit(Part("h", file(change="added", binary=True), WHOLE))
+    assert not review_parts.may_edit(Part("h", file(), hunk(kind="mode")))
+    assert not review_parts.may_edit(Part("h", file()))
+    assert not review_parts.may_edit(Part("h", file(), hunk(), "my text"))
+
+
+def test_the_numbers_of_a_review_are_those_of_the_last_message() -> None:
+    reviews = Reviews()
+    assert reviews.expect("p")
+    assert not reviews.expect("p")
+    assert reviews.open("p") is None
+    sent = {"state": "open", "version": "v", "files": [file(hunk())], "more": 2}
+    reviews.take({"type": "review", "project_id": "p", "data": sent})
+    found = reviews.open("p")
+    assert found is not None
+    assert found.words == "3 files +1 −1"
+    told = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
+    message = {"type": "update", "project_id": "p", "data": {"update_type": "review_changed", "data": told}}
+    reviews.take(message)
+    assert reviews.open("p") is None
+    assert reviews.changes("p") == [told]
+    assert reviews.changes("p") == []
+    reviews.begin()
+    assert reviews.expect("p"), "what happened before a new connection was not reported"
+
+
+def shows(app: App[None], words: str) -> bool:
+    return any(line.rstrip().endswith(words) for line in shown(app))
+
+
+class Alone(App[None]):
+    """A screen with the changes of a review only."""
+
+    def compose(self) -> ComposeResult:
+        yield ReviewView(Painter(DARK))
+
+
+@pytest.mark.parametrize("width", [100, 40, 16])
+async def test_nothing_in_a_review_drives_the_terminal(width: int) -> None:
+    evil = EVIL.replace("\n", " ")
+    lines = hunk(removed=f"{evil}\n\t{evil}\n", added=f"{evil}{evil}")
+    files = [
+        file(lines, path=evil),
+        file({**lines, "id": "w", "kind": "file"}, path=f"{evil}/{evil}", change="added", old_mode=evil, new_mode=evil),
+        file(path=f"x{evil}", too_large=True),
+    ]
+    app = Alone()
+    async with app.run_test(size=(width, 12)) as pilot:
+        view = app.query_one(ReviewView)
+        view.show([*review_parts.parts(files), Part("gone", file(path=evil), None, evil)], evil)
+        view.put_texts({evil: f"{evil}\n" * 9})
+        await pilot.pause()
+        text = view.text().splitlines()
+        assert [line for line in [*text, *shown(app)] if harmless(line) != line] == []
+        assert "\\x1b" in "".join(line.strip() for line in text)
+
+
+async def test_a_jump_over_lines_does_not_show_them() -> None:
+    long = hunk(kind="file", removed="", added="".join(f"line {number}\n" for number in range(100)))
+    app = Alone()
+    async with app.run_test(size=(60, 20)) as pilot:
+        view = app.query_one(ReviewView)
+        view.show(review_parts.parts([file(long, change="added")]))
+        await pilot.pause()
+        view.scroll_end(animate=False)
+        await until(lambda: shows(app, "line 99"))
+        await pilot.pause()
+        assert view.is_in_view
+        assert not view.is_seen("h")
+        while (place := view.scroll_offset.y) > 0:
+            view.scroll_page_up(animate=False)
+            await until(lambda place=place: view.scroll_offset.y < place)  # type: ignore[misc]
+            await pilot.pause()
+        await until(lambda: view.is_seen("h"), "all of it, in any order")
+        await pilot.resize_terminal(30, 10)
+        await until(lambda: view.size.width <= 30)
+        await pilot.pause()
+        assert view.is_seen("h"), "other lines at another width, of what was shown whole"
+
+
+async def test_a_change_that_is_scrolled_away_is_not_the_current_one() -> None:
+    hunks = [hunk(id=str(number), old_start=number * 9, new_start=number * 9) for number in range(1, 30)]
+    app = Alone()
+    async with app.run_test(size=(60, 10)) as pilot:
+        view = app.query_one(ReviewView)
+        view.show(review_parts.parts([file(*hunks)]))
+        await pilot.pause()
+        assert view.current == "1"
+        view.scroll_end(animate=False)
+        await until(lambda: view.is_in_view and int(view.current or 0) > 20, "another current change")
+
+
+def test_a_list_says_how_much_there_is_to_review() -> None:
+    projects = Projects()
+    idle = {"id": "p", "state": "IDLE", "approvals": [], "last_seq": 1}
+    projects.take({"type": "project_list", "data": {"projects": [{**idle, "review": {"files": 7}}]}})
+
+    def words(**fields: Any) -> str:
+        return listed_state({**projects.all["p"], **fields})
+
+    assert words() == "7 files to review"
+    assert words(state="EXECUTING") == "Working"
+    assert words(approvals=[{}]) == "Needs you"
+    assert words(desk={"state": "finished"}) == "7 files to review"
+    assert words(desk={"state": "ended"}) == "Ended"
+    changed = {"update_type": "review_changed", "data": {"files": 1}}
+    projects.take({"type": "update", "project_id": "p", "data": changed})
+    assert words() == "1 file to review"
+    projects.take({"type": "review", "project_id": "p", "data": {"files": [], "more": 0}})
+    assert words() == "Ready"

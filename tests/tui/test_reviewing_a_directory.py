@@ -1,0 +1,166 @@
+"""``drawbridge review``: straight to the review of a directory, with a server that runs or with one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.tui.client import Client
+from drawbridge.tui.command import begin_review
+from drawbridge.tui.server_address import Finder
+from tests import programs
+from tests.ide.processes import run
+from tests.rigs.tmux import Pane, Tmux, wait_until
+from tests.server.processes import Server, serving
+
+from .conftest import make_project
+from .test_coming_back import free_port
+from .test_reviewing import LINES, make_repository, poem, runs
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a person with a server and a repository of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # where no server of somebody else answers
+    (tmp_path / "blog").mkdir()
+    make_repository(tmp_path / "blog")
+    return tmp_path
+
+
+@pytest.fixture
+def blog(home: Path) -> Path:
+    return home / "blog"
+
+
+def text(blog: Path) -> str:
+    return (blog / "poem.txt").read_text()
+
+
+async def work(server: Server, blog: Path) -> str:
+    """A run that leaves something to review; the project's id."""
+    await make_project(server, blog)
+    return await runs(server, blog, {"poem.txt": poem(line_5="LINE 5", line_30="LINE 30")})
+
+
+def at_a_terminal(directory: Path, *arguments: str) -> Iterator[Pane]:
+    with Tmux.server(columns=240, rows=30) as tmux:
+        # Words that are printed in the last moment of a terminal may be lost, so the terminal outlives the command.
+        command = ["sh", "-c", '"$@"; echo "exit code $?"; exec cat', "sh"]
+        command += [sys.executable, "-m", "drawbridge", "review", *arguments]
+        yield tmux.start("review", command, cwd=directory, environment=os.environ)
+
+
+async def in_a_terminal(act: Callable[[Pane], None], directory: Path, *arguments: str) -> None:
+    def go() -> None:
+        for pane in at_a_terminal(directory, *arguments):
+            act(pane)
+
+    programs.tmux()
+    await asyncio.to_thread(go)
+
+
+def asks(pane: Pane) -> None:
+    """A key counts once the review has been there for a moment; one that comes too early begins that moment again."""
+    pressed: float | None = None
+
+    def is_asked() -> bool | None:
+        nonlocal pressed
+        if "Undo 2 changes in 1 file?" in pane.screen:
+            return True
+        if pressed is None or time.monotonic() - pressed > 2:
+            pressed = time.monotonic()
+            pane.type("X")
+        return None
+
+    wait_until(is_asked)
+
+
+@pytest.mark.thorough
+async def test_without_a_server_the_review_is_decided_by_one_of_its_own(home: Path, blog: Path) -> None:
+    async with serving(home / "data", "--no-tls") as server:
+        await work(server, blog)
+
+    def undoes_all(pane: Pane) -> None:
+        pane.wait_for("Review of blog", "poem.txt", "LINE 5")
+        asks(pane)
+        pane.type("y")
+        pane.wait_for("Nothing to review")
+        assert (home / "data" / "server.json").exists(), "a phone could follow"
+        pane.press("C-q")
+        pane.wait_for(r"exit code 0\b")
+
+    await in_a_terminal(undoes_all, blog)
+    assert text(blog) == "".join(LINES)
+    assert not (home / "data" / "server.json").exists(), "the server has ended with the command"
+
+    def reads(pane: Pane) -> None:
+        pane.wait_for(r"There is nothing to review in .*/blog\.")
+        pane.wait_for(r"exit code 0\b")
+
+    await in_a_terminal(reads, home, "blog")
+
+
+@pytest.mark.thorough
+async def test_a_server_that_runs_is_used(home: Path, blog: Path) -> None:
+    (blog / "src").mkdir()
+    async with serving(home / "data", "--no-tls") as server:
+        await work(server, blog)
+
+        def leaves(pane: Pane) -> None:
+            pane.wait_for("Review of blog", "LINE 5")
+            pane.press("Escape")
+            pane.wait_for("blog +Connected")
+            pane.press("C-q")
+            pane.wait_for(r"exit code 0\b")
+
+        await in_a_terminal(leaves, blog / "src")
+        async with server.client() as client:
+            assert (await client.ask("project_list"))["data"]["projects"], "it runs on"
+
+
+@pytest.mark.thorough
+async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> None:
+    async with serving(home / "data", "--no-tls") as server:
+        client = Client(Finder().find, "Ada")
+        assert await begin_review(client, str(blog)) is None
+        project = await work(server, blog)
+        for inside in (blog, blog / "src" / "deep"):
+            client = Client(Finder().find, "Ada")
+            first = await begin_review(client, str(inside))
+            await client.connection.close()
+            assert first is not None
+            assert (first.project, first.review) == (project, True)
+        assert await begin_review(Client(Finder().find, "Ada"), str(home)) is None
+
+
+async def test_a_server_that_does_not_start_says_why(blog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_ALLOW", str(blog / "missing"))
+
+    def reads(pane: Pane) -> None:
+        pane.wait_for("drawbridge review: The review can't be shown: .*missing")
+        pane.wait_for(r"exit code 3\b")
+
+    await in_a_terminal(reads, blog)
+
+
+async def test_what_is_no_directory_is_said(home: Path, blog: Path) -> None:
+    def reads(pane: Pane) -> None:
+        pane.wait_for("drawbridge review: poem.txt is not a directory")
+        pane.wait_for(r"exit code 2\b")
+
+    await in_a_terminal(reads, blog, "poem.txt")
+
+
+async def test_without_a_terminal_nothing_is_started(home: Path) -> None:
+    code, output, errors = await run("review", "blog")
+    assert (code, output) == (2, "")
+    assert errors.startswith("drawbridge review: requires a terminal for its input and output.")
+    assert not (home / "data").exists()

@@ -1,0 +1,97 @@
+"""A real ``drawbridge serve`` on the machine of the windows, and runs of an agent in a terminal, by what its hooks report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import PATIENCE
+
+from .rig import Lines, VSCode
+
+
+class AgentServer:
+    """``data``: its directory, from which the next one restores what was to be reviewed."""
+
+    def __init__(self, vscode: VSCode, data: Path) -> None:
+        self._environment = os.environ | {"HOME": str(vscode.home), "XDG_STATE_HOME": str(vscode.directory / "state")}
+        self._sockets = vscode.directory / "state" / "drawbridge" / "serve"
+        self._data = data
+        self._allowed = vscode.directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        flags = ["--json", "--port", "0", "--no-tls", "--data-dir", str(self._data), "--allow", str(self._allowed)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "drawbridge", "serve", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline(), "drawbridge serve has ended"
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            assert self._process.wait(PATIENCE) == 0
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def connects(self) -> Lines:
+        (address,) = self._sockets.glob("*.sock")
+        return Lines(address)
+
+    def run(self, directory: Path, work: Callable[[], object]) -> None:
+        """A run in which the agent does this in the directory."""
+        known = {"session_id": str(uuid.uuid4()), "cwd": str(directory), "transcript_path": "/nowhere.jsonl"}
+        known |= {"permission_mode": "default", "prompt_id": str(uuid.uuid4())}
+        self._reports(known, "UserPromptSubmit", prompt="Go")
+        self._reports(known, "PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+        work()
+        self._reports(known, "Stop")
+
+    def _reports(self, known: dict[str, Any], event: str, **more: Any) -> None:
+        payload = {**known, "hook_event_name": event, **more}
+        with self.connects() as lines:
+            lines.send(json.dumps({"type": "hook", "pid": os.getpid(), "payload": payload}).encode() + b"\n")
+            try:
+                while True:  # before a tool, it waits for the checkpoint
+                    lines.receive()
+            except EOFError:
+                pass
+
+    def decides_elsewhere(self, directory: Path, **decision: Any) -> None:
+        """Somebody decides about all changes in this directory, in another editor."""
+        with self.connects() as lines:
+            lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
+            found = self._asks(lines, type="review_get", folder=str(directory))
+            about = {"project": found["project"], "version": found["review"]["version"], "all": True}
+            self._asks(lines, type="review_decide", **about, **decision)
+
+    def _asks(self, lines: Lines, **message: Any) -> dict[str, Any]:
+        """The answer, whatever else the server sends before it."""
+        answer: dict[str, Any] = lines.ask(id="1", **message)
+        while answer["type"] != "review":
+            answer = lines.receive()
+        assert not answer["code"], answer
+        return answer
+
+
+@contextmanager
+def agent_server(vscode: VSCode) -> Iterator[AgentServer]:
+    server = AgentServer(vscode, vscode.directory / f"data-{uuid.uuid4().hex[:8]}")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.end()

@@ -1,0 +1,230 @@
+"""What runs have changed, in a real VS Code beside a real ``drawbridge serve``: the list, the diff, and the decisions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.reviews.rig import POEM, make_repository
+
+from .agent_server import AgentServer, agent_server
+from .rig import VSCode, wait_until
+from .workstation import Workstation
+
+pytestmark = pytest.mark.thorough
+
+PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
+"""A directory: pictures of the window are put there."""
+
+LIST = ".pane:has(> [aria-label^='Drawbridge: Changes'])"
+ROWS = f"{LIST} .monaco-list-row"
+NOTICES = ".notifications-toasts .notification-list-item-message"
+MOVED = "the list has changed at this moment. Nothing was changed."
+CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\nand more\n")
+ALL = ("old.txt", "poem.txt", "Line 3", "Lines 17–18")
+SIDES = """
+const { input } = vscode.window.tabGroups.activeTabGroup.activeTab ?? {};
+const document = (uri) => vscode.workspace.textDocuments.find((one) => String(one.uri) === String(uri));
+const editor = vscode.window.visibleTextEditors.find((one) => String(one.document.uri) === String(input?.modified));
+return input?.original && editor
+  ? [document(input.original)?.getText(), document(input.modified)?.getText(), editor.selection.active.line]
+  : null;
+"""
+
+
+class Changes:
+    """A person at the list, in a repository where an agent has changed ``poem.txt`` in two places and removed ``old.txt``."""
+
+    def __init__(self, rig: Workstation, server: AgentServer) -> None:
+        self.rig = rig
+        self.server = server
+        self.directory = rig.folder / "work"
+        self.poem, self.old = self.directory / "poem.txt", self.directory / "old.txt"
+        make_repository(self.directory)
+        server.run(self.directory, self._work)
+        wait_until(lambda: "3" in rig.window.sees(".activitybar .badge"), "the number of changes at the icon")
+        rig.does("drawbridge.showChanges")
+        self.shows(*ALL)
+
+    def _work(self) -> None:
+        self.poem.write_text(CHANGED)
+        self.old.unlink()
+
+    def rows(self) -> list[str]:
+        return self.rig.window.sees(ROWS)
+
+    def shows(self, *beginnings: str) -> None:
+        """Waits until the list has exactly these lines."""
+
+        def is_shown() -> bool:
+            rows = self.rows()
+            return len(rows) == len(beginnings) and all(map(str.startswith, rows, beginnings))
+
+        wait_until(is_shown, f"a list of {beginnings}")
+
+    def opens(self, line: str) -> None:
+        self.rig.window.clicks(self._line(line))
+
+    def does(self, action: str, line: str) -> None:
+        """Clicks the button at a line of the list, and again if VS Code was reading the list at that moment."""
+        before = self.rows()
+
+        def is_done() -> bool:
+            self.rig.window.browser.send(page=self.rig.window.name, hover=self._line(line))
+            self.rig.window.clicks(f"{self._line(line)} .action-label[aria-label='{action}']")
+            wait_until(lambda: self.rows() != before or self.rig.window.sees(NOTICES), f"an effect of {action}")
+            was_reading = any(MOVED in notice for notice in self.rig.window.sees(NOTICES))
+            if was_reading:
+                self.rig.does("notifications.clearAll")
+            return not was_reading
+
+        wait_until(is_done, action)
+
+    def _line(self, text: str) -> str:
+        return f"{ROWS}:has-text('{text}')"
+
+    def compares(self, before: str, after: str, row: int | None = None) -> None:
+        """Waits for a diff of these texts, with the cursor in this row."""
+
+        def is_shown() -> bool:
+            found = self.rig.window.run(SIDES)
+            return found is not None and found[:2] == [before, after] and row in (None, found[2])
+
+        wait_until(is_shown, "the diff")
+
+    def warns(self, text: str) -> None:
+        wait_until(lambda: any(text in notice for notice in self.rig.notices()), text)
+
+    def picture(self, name: str) -> None:
+        if PICTURES:
+            self.rig.window.browser.send(page=self.rig.window.name, shot=str(Path(PICTURES) / f"{name}.png"))
+
+
+@pytest.fixture
+def server(vscode: VSCode) -> Iterator[AgentServer]:
+    with agent_server(vscode) as server:
+        yield server
+
+
+@pytest.fixture
+def changes(rig: Workstation, server: AgentServer) -> Iterator[Changes]:
+    yield Changes(rig, server)
+    rig.does("workbench.view.explorer")
+
+
+def test_a_run_fills_the_list_and_a_line_of_it_opens_the_diff_there(changes: Changes) -> None:
+    assert [row.split("+")[0].strip() for row in changes.rows()] == list(ALL)
+    assert "deleted" in changes.rows()[0]
+    assert "3 −2" in changes.rows()[1]
+    assert "LINE 17" in changes.rows()[3]
+    changes.opens("Lines 17")
+    changes.compares(POEM, CHANGED, 16)
+    changes.picture("changes")
+    changes.opens("old.txt")
+    changes.compares("old\n", "", 0)
+    new = changes.directory / "new.txt"
+    changes.server.run(changes.directory, lambda: new.write_text("new\n"))
+    changes.shows("new.txt", *ALL)
+    changes.opens("new.txt")
+    changes.compares("", "new\n", 0)
+
+
+def test_undo_of_one_change_restores_these_lines_on_disk(changes: Changes) -> None:
+    changes.opens("Line 3")
+    changes.compares(POEM, CHANGED, 2)
+    changes.does("Undo Change", "Line 3")
+    changes.shows("old.txt", "poem.txt", "Lines 17–18")
+    left = CHANGED.replace("LINE 3\n", "line 3\n")
+    assert changes.poem.read_text() == left
+    changes.compares(POEM, left)
+    changes.does("Undo Changes in File", "old.txt")
+    changes.shows("poem.txt", "Lines 17–18")
+    assert changes.old.read_text() == "old\n"
+    changes.opens("Lines 17")
+    changes.compares(POEM, left, 16)
+    changes.rig.does("drawbridge.undoChangeAtCursor")
+    changes.shows()
+    assert changes.poem.read_text() == POEM
+
+
+def test_an_action_at_a_line_that_is_not_there_any_more_changes_nothing(changes: Changes) -> None:
+    changes.opens("Line 3")
+    changes.compares(POEM, CHANGED, 2)
+    for action in ("undoChange", "undoFile", "keepChange", "keepFile"):
+        changes.rig.does(f"drawbridge.{action}")
+        changes.warns(MOVED)
+        changes.rig.does("notifications.clearAll")
+    assert len(changes.rows()) == len(ALL)
+    assert changes.poem.read_text() == CHANGED
+
+
+def test_unsaved_changes_are_not_undone_with_the_agent_s(changes: Changes) -> None:
+    changes.rig.opens(changes.poem)
+    changes.rig.types("mine ")
+    for action, line in (("Undo Change", "Line 3"), ("Undo Changes in File", "poem.txt")):
+        changes.does(action, line)
+        changes.warns("poem.txt has unsaved changes here. Save or discard them first.")
+        changes.rig.does("notifications.clearAll")
+    assert changes.poem.read_text() == CHANGED
+    assert changes.rig.document(changes.poem) == {"text": f"mine {CHANGED}", "dirty": True}
+    assert len(changes.rows()) == len(ALL)
+    changes.rig.does("workbench.action.focusActiveEditorGroup")
+    changes.rig.window.presses("Control+s")
+    wait_until(lambda: not changes.rig.document(changes.poem)["dirty"], "the save")
+    assert changes.poem.read_text().startswith("mine ")
+    changes.does("Undo Change", "Line 3")
+    changes.shows("old.txt", "poem.txt", "Lines 17–18")
+    assert changes.poem.read_text() == f"mine {CHANGED}".replace("LINE 3\n", "line 3\n")
+
+
+def test_what_is_kept_leaves_the_list_and_stays_on_disk(changes: Changes) -> None:
+    changes.does("Keep Change", "Line 3")
+    changes.shows("old.txt", "poem.txt", "Lines 17–18")
+    changes.does("Keep Changes in File", "poem.txt")
+    wait_until(lambda: "Kept: 1 change in poem.txt. 1 change left." in status_bar(changes), "what was done")
+    changes.shows("old.txt")
+    changes.server.decides_elsewhere(changes.directory, decision="undo")
+    wait_until(lambda: "Neovim decided about this review." in status_bar(changes), "who decided")
+    changes.shows()
+    assert (changes.poem.read_text(), changes.old.read_text()) == (CHANGED, "old\n")
+
+
+def test_everything_is_kept_after_one_question(changes: Changes) -> None:
+    button = f"{LIST} .pane-header .action-label[aria-label='Keep All Changes']"
+    changes.rig.window.browser.send(page=changes.rig.window.name, hover=f"{LIST} .pane-header")
+    changes.rig.window.clicks(button)
+    question = ".monaco-dialog-box"
+    wait_until(lambda: "Keep 3 changes in 2 files?" in "".join(changes.rig.window.sees(question)), "the question")
+    changes.picture("question")
+    assert len(changes.rows()) == len(ALL)
+    changes.rig.window.clicks(f"{question} .monaco-button:has-text('Keep All')")
+    changes.shows()
+    assert changes.poem.read_text() == CHANGED
+    assert not changes.old.exists()
+
+
+def test_a_server_that_restarts_is_found_again(changes: Changes) -> None:
+    body = f"{LIST} .pane-body"
+    changes.server.end()
+    wait_until(lambda: "The agent server is not running." in text_of(changes, body), "that the server is gone")
+    changes.picture("no-server")
+    changes.does("Undo Change", "Line 3")
+    changes.warns("No agent server is running. Start one with: drawbridge serve")
+    assert changes.poem.read_text() == CHANGED
+    changes.server.start()
+    wait_until(lambda: "The agent server is not running." not in text_of(changes, body), "the next server")
+    changes.shows(*ALL)
+    changes.does("Undo Change", "Line 3")
+    changes.shows("old.txt", "poem.txt", "Lines 17–18")
+    assert changes.poem.read_text() == CHANGED.replace("LINE 3\n", "line 3\n")
+
+
+def text_of(changes: Changes, css: str) -> str:
+    return "".join(changes.rig.window.sees(css)).replace("\u00a0", " ")
+
+
+def status_bar(changes: Changes) -> str:
+    return text_of(changes, ".part.statusbar")

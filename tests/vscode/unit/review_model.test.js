@@ -1,0 +1,132 @@
+'use strict';
+const assert = require('node:assert/strict');
+const test = require('node:test');
+
+const model = require('../../../extensions/vscode/review_model');
+
+const hunk = (given = {}) => ({
+  ...{ id: 'h1', kind: 'lines', old_start: 2, new_start: 2, removed: 'b\n', added: 'B\n' },
+  ...given,
+});
+const file = (given = {}) => ({
+  ...{ path: 'src/a.py', change: 'changed', old_mode: '100644', new_mode: '100644', added: 1, removed: 1 },
+  ...{ hunks: [hunk()] },
+  ...given,
+});
+const placed = (files, given = {}) => ({
+  ...{ project: 'p1', directory: '/home/ada/blog', review: { version: 'v', files, more: 0, ...given } },
+});
+const lines = (nodes) =>
+  nodes.flatMap((node) => [`${node.label} | ${node.description}`, ...lines(node.children).map((line) => `  ${line}`)]);
+
+test('a file has its numbers and below it its changes', () => {
+  const long = hunk({ id: 'h2', old_start: 5, new_start: 5, removed: '', added: '\n  new(\n)\n' });
+  const gone = hunk({ id: 'h3', old_start: 9, new_start: 11, removed: 'x\n', added: '' });
+  const [node] = model.tree([placed([file({ added: 4, removed: 2, hunks: [hunk(), long, gone] })])]);
+  assert.deepEqual(lines([node]), [
+    'a.py | src  +4 −2',
+    '  Line 2 | +1 −1  B',
+    '  Lines 5–7 | +3 −0  new(',
+    '  Line 9 (removed) | +0 −1  x',
+  ]);
+  assert.deepEqual(
+    node.children.map(({ icon }) => icon),
+    ['diff-modified', 'diff-added', 'diff-removed'],
+  );
+  assert.equal(node.path, '/home/ada/blog/src/a.py');
+  assert.equal(node.children[0].tooltip, '− b\n+ B');
+});
+
+test('files that are decided as a whole say so and have nothing below', () => {
+  const whole = (given) => hunk({ kind: 'file', removed: '', added: '', ...given });
+  const nodes = model.tree([
+    placed([
+      file({ path: 'new', change: 'added', old_mode: null, removed: 0, hunks: [whole({ added: 'a\n' })] }),
+      file({ path: 'gone', change: 'deleted', new_mode: null, added: 0, hunks: [whole({ removed: 'a\n' })] }),
+      file({ path: 'image', binary: true, hunks: [whole()] }),
+      file({ path: 'huge', too_large: true, hunks: [] }),
+    ]),
+  ]);
+  assert.deepEqual(lines(nodes), [
+    'new | +1 −0  new',
+    'gone | +0 −1  deleted',
+    'image | binary',
+    'huge | too large to show',
+  ]);
+  for (const { tooltip } of nodes) assert.match(tooltip, /It is kept or undone as a whole\.$/);
+  assert.match(nodes[2].tooltip, /Its content is not shown: it is not text/);
+});
+
+test('reviews of several directories have a line each, and those with nothing in them have none', () => {
+  const other = { ...placed([file({ path: 'b.py' })], { more: 2 }), project: 'p2', directory: '/a' };
+  const empty = { ...placed([]), project: 'p3', directory: '/empty' };
+  const nodes = model.tree([placed([file()]), other, empty]);
+  assert.deepEqual(
+    lines(nodes).filter((line) => !line.startsWith('  ')),
+    ['a | 3 files', 'blog | 1 file'],
+  );
+  assert.equal(model.changesIn([placed([file()]), other, empty]), 2);
+  assert.equal(model.summary([placed([file()]), other, empty]), '4 files +2 −2');
+  assert.equal(model.summary([empty]), '');
+});
+
+test('a line has the same id as long as its change is there, and no two have one', () => {
+  const two = placed([file({ hunks: [hunk(), hunk({ id: 'h2' })] }), file({ path: 'b.py' })]);
+  const ids = (reviews) => model.tree(reviews).flatMap((node) => [node.id, ...node.children.map(({ id }) => id)]);
+  assert.equal(new Set(ids([two])).size, 5);
+  assert.ok(ids([placed([file()])]).every((id) => ids([two]).includes(id)));
+});
+
+test('a long list is closed at first', () => {
+  const hunks = Array.from({ length: 31 }, (_, number) => hunk({ id: String(number) }));
+  assert.equal(model.tree([placed([file({ hunks })])])[0].isOpen, false);
+  assert.equal(model.tree([placed([file()])])[0].isOpen, true);
+});
+
+test('characters that hide or reorder text are written out', () => {
+  const [node] = model.tree([placed([file({ path: 'a\u202egnp.js', hunks: [hunk({ added: '\u001b[31mred\n' })] })])]);
+  assert.equal(node.label, 'a\\u202egnp.js');
+  assert.equal(node.children[0].description, '+1 −1  \\x1b[31mred');
+});
+
+test('the side before is the file without the changes', () => {
+  const hunks = [
+    hunk({ id: '2', old_start: 4, new_start: 4, removed: 'd\n', added: 'D1\nD2\n' }),
+    hunk({ id: '1', old_start: 0, new_start: 1, removed: '', added: 'A\n' }),
+    hunk({ id: '3', old_start: 5, new_start: 6, removed: 'e\nf', added: '' }),
+  ];
+  assert.equal(model.before('A\nb\nc\nD1\nD2\ne2\n', file({ hunks })), 'b\nc\nd\ne2\ne\nf');
+  assert.equal(model.before('a\nB', file({ hunks: [hunk({ removed: 'b\n', added: 'B' })] })), 'a\nb\n');
+  assert.equal(model.before('a\r\nB\r\n', file({ hunks: [hunk({ removed: 'b\r\n', added: 'B\r\n' })] })), 'a\r\nb\r\n');
+  assert.equal(model.before('', file({ hunks: [hunk({ new_start: 0, removed: 'b\n', added: '' })] })), 'b\n');
+  assert.equal(model.before('a\nx\n', file()), null, 'another program has changed the line');
+  assert.equal(model.before('a\n', file()), null);
+});
+
+test('which documents a diff compares', () => {
+  const whole = [hunk({ kind: 'file' })];
+  assert.deepEqual(model.sides(file()), { left: 'before', right: 'file' });
+  assert.deepEqual(model.sides(file({ change: 'added', hunks: whole })), { left: 'text', right: 'file' });
+  assert.deepEqual(model.sides(file({ change: 'deleted', hunks: whole })), { left: 'text', right: 'text' });
+  assert.deepEqual(model.sides(file({ old_mode: '120000', new_mode: '120000' })), { left: 'text', right: 'text' });
+  assert.equal(model.sides(file({ binary: true, hunks: whole })), null);
+  assert.equal(model.sides(file({ too_large: true, hunks: [] })), null);
+  assert.equal(model.sides(file({ hunks: [hunk({ kind: 'mode' })] })), null);
+});
+
+test('the change at the cursor', () => {
+  const gone = hunk({ id: 'h2', new_start: 5, removed: 'x\n', added: '' });
+  const given = file({ hunks: [hunk({ added: 'B\nC\n' }), gone] });
+  assert.deepEqual(
+    [0, 1, 2, 3, 5].map((row) => model.hunkAt(given, row)?.id ?? null),
+    [null, 'h1', 'h1', null, 'h2'],
+  );
+  assert.equal(model.rowOf(gone), 5);
+  assert.equal(model.rowOf(hunk()), 1);
+});
+
+test('the question before everything is kept has all that will be', () => {
+  const { question, detail } = model.keepAllQuestion([placed([file(), file({ path: 'b' })], { more: 1 })]);
+  assert.equal(question, 'Keep 2 changes in 2 files?');
+  assert.equal(detail, 'The files stay as they are. 1 more file that the list has no room for is kept too.');
+});

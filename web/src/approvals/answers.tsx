@@ -1,0 +1,214 @@
+// The ways to answer an approval: the buttons, the field for a reason, and what stays when somebody else has answered.
+
+import { useRef } from 'preact/hooks';
+
+import * as kept from '../state/kept.ts';
+import { alwaysWords, approvesMode } from '../state/projects.ts';
+import { single } from '../ui/dom.ts';
+import { Button, Text } from '../ui/elements.tsx';
+import { isComposing, isTouch } from '../ui/typing.ts';
+import type { CardProps } from './card-view.tsx';
+import { type Always, changesFiles } from './input.ts';
+import { type Reason, reasonsFor } from './reasons.ts';
+
+const COMMAND_KEY = /Mac|iP(hone|ad)/.test(globalThis.navigator?.platform ?? '') ? '⌘↵' : 'Ctrl+↵';
+
+/** Whether single letters are shortcuts. */
+const hasKeys = () => kept.setting('keys') !== 'off';
+
+export function Answers({ card, version }: CardProps) {
+  const { answered, busy: disabled, mode } = card;
+  const isUnopened = card.unopened.value > 0;
+  const { isUnseen } = card;
+  if (answered) return <Kept card={card} version={version} />;
+  if (!card.canAnswer) return <footer class="hint">View only. Approve from another device.</footer>;
+  if (mode === 'edit')
+    return (
+      <footer>
+        {isUnopened ? <Unread /> : isUnseen && <p class="hint unopened">Scroll through all of it before you accept.</p>}
+        <Button
+          label={disabled ? 'Sending…' : 'Accept edited version'}
+          icon="check"
+          shortcut={COMMAND_KEY}
+          ariaShortcut="Control+Enter Meta+Enter"
+          class="yes accepts edited"
+          disabled={disabled || isUnopened || isUnseen}
+          onClick={single(() => card.accept())}
+        />
+        <Back card={card} />
+        {card.text !== undefined && (
+          <p class="hint editor-keys">Tab indents. Esc leaves the editor and keeps your edit as a draft.</p>
+        )}
+      </footer>
+    );
+  return mode === 'reject' ? <Rejection card={card} version={version} /> : <Choices card={card} version={version} />;
+}
+
+const Back = ({ card }: Pick<CardProps, 'card'>) => (
+  <Button
+    label="Back"
+    shortcut="Esc"
+    ariaShortcut="Escape"
+    class="quiet"
+    disabled={card.busy}
+    onClick={() => card.back()}
+  />
+);
+
+/** The draft of an approval that somebody else answered. */
+function Kept({ card }: CardProps) {
+  const { message, mode, text, fields } = card;
+  const mine = [...(text === undefined ? [] : [text]), ...Object.values(fields ?? {})];
+  const comments = card.comments.count.value ? card.comments.message('') : '';
+  return (
+    <footer>
+      {[message, comments].filter(Boolean).map((words, index) => (
+        <p key={index} class="mine">
+          <Text>{words}</Text>
+        </p>
+      ))}
+      {mode !== 'edit' &&
+        mine.map((words, index) => (
+          <pre key={index} class="mine">
+            <Text>{words}</Text>
+          </pre>
+        ))}
+      <Button label="Close" onClick={() => card.close()} />
+    </footer>
+  );
+}
+
+const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
+
+function Choices({ card }: CardProps) {
+  const { request, world, busy: disabled, isPlan, takesLetter } = card;
+  // Only a device that may start runs may allow something permanently.
+  const mayRemember = world.may('execute');
+  const always = mayRemember && !isPlan ? alwaysLabel(request) : '';
+  const hasLetters = hasKeys();
+  const key = (letter: string) => (hasLetters ? letter : undefined);
+  const comments = card.comments.count.value;
+  const isUnopened = card.unopened.value > 0;
+  const asksFirst = isPlan && mayRemember && approvesMode(request.suggestions, 'acceptEdits');
+  return (
+    <footer>
+      {isUnopened && <Unread />}
+      <Button
+        label={disabled ? 'Sending…' : asksFirst ? 'Approve, ask before edits' : isPlan ? 'Approve' : 'Accept'}
+        icon="check"
+        shortcut={takesLetter ? key('a') : COMMAND_KEY}
+        ariaShortcut={takesLetter ? key('a') : 'Control+Enter Meta+Enter'}
+        class="yes accepts"
+        disabled={disabled || isUnopened}
+        onClick={single(() => card.accept())}
+      />
+      {asksFirst && (
+        <Button
+          label="Approve and accept edits"
+          class="accepts"
+          disabled={disabled || isUnopened}
+          onClick={single(() => card.accept(true))}
+        />
+      )}
+      {card.canEdit && (
+        <Button label="Edit" icon="pen" shortcut={key('e')} disabled={disabled} onClick={() => card.edit()} />
+      )}
+      <Button
+        label={
+          isPlan
+            ? 'Keep planning…'
+            : comments
+              ? `Reject with ${comments} comment${comments === 1 ? '' : 's'}…`
+              : 'Reject'
+        }
+        icon="cross"
+        shortcut={key('r')}
+        class="no"
+        disabled={disabled}
+        onClick={() => card.reject()}
+      />
+      {always && (
+        <Button
+          label={always}
+          class="quiet always accepts"
+          disabled={disabled || isUnopened}
+          onClick={single(() => card.accept(true))}
+        />
+      )}
+    </footer>
+  );
+}
+
+/** What "always" would mean, in words; '' where the agent suggests nothing. */
+function alwaysLabel({ always, suggestions, title }: any): string {
+  if (title !== undefined || Array.isArray(always)) {
+    return ((always ?? []) as Always[])
+      .map(({ text, saved_in: file }) => (file ? `${text} (${file})` : text))
+      .join(' · ')
+      .replaceAll('`', '');
+  }
+  const words = alwaysWords(suggestions);
+  return words && `Always: ${words}`;
+}
+
+function Rejection({ card }: CardProps) {
+  const { request, world, isPlan, busy: disabled, comments } = card;
+  const count = comments.count.value;
+  const reject = () => void card.give({ allow: false, message: comments.message(card.message.trim()) });
+  const area = useRef<HTMLTextAreaElement>(null);
+  const give = (reason: Reason) => {
+    card.giveReason(reason);
+    // It can be edited at once; on a touch screen the focus would open the keyboard.
+    const field = area.current;
+    if (!field || !matchMedia('(hover: hover)').matches) return;
+    field.focus();
+    field.setSelectionRange(field.value.length, field.value.length);
+  };
+  const words = isPlan ? 'Keep planning' : 'Reject';
+  return (
+    <footer class="rejecting">
+      {count > 0 && <p class="hint">{`${count} comment${count === 1 ? '' : 's'} will be sent.`}</p>}
+      <textarea
+        ref={area}
+        rows={2}
+        placeholder={
+          isPlan
+            ? 'What should change in the plan? (optional)'
+            : `Tell ${world.agent.replace(/^The /, 'the ')} what to do instead (optional)`
+        }
+        aria-label="Reason"
+        enterkeyhint={isTouch() ? 'enter' : 'send'}
+        value={card.message}
+        disabled={disabled}
+        onInput={(event) => card.typedReason(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Enter' || event.shiftKey || isComposing(event)) return;
+          if (isTouch() && !event.ctrlKey && !event.metaKey) return;
+          event.preventDefault();
+          reject();
+        }}
+      />
+      <fieldset class="reasons">
+        <legend class="offscreen">Common reasons</legend>
+        {reasonsFor(isPlan, changesFiles(request)).map((reason) => (
+          <Button
+            key={reason.label}
+            label={reason.label}
+            class="quiet"
+            aria-pressed={card.message.includes(reason.text)}
+            disabled={disabled}
+            onClick={() => give(reason)}
+          />
+        ))}
+      </fieldset>
+      <Button
+        label={count ? `${words} with comments` : words}
+        icon="cross"
+        class="no"
+        disabled={disabled}
+        onClick={reject}
+      />
+      <Back card={card} />
+    </footer>
+  );
+}

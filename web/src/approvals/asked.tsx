@@ -1,0 +1,363 @@
+// What an agent asks for: every field of the request, since each may be the one that matters.
+
+import type { Signal } from '@preact/signals';
+import { useMemo } from 'preact/hooks';
+
+import { Counts } from '../diff/counts.tsx';
+import { Diff } from '../diff/diff.tsx';
+import { compare, type Difference } from '../diff/lines.ts';
+import type { Comments } from '../diff/comment.tsx';
+import { shownPath } from '../ui/dom.ts';
+import { Icon, Text } from '../ui/elements.tsx';
+import { Replaced } from '../ui/must.tsx';
+import {
+  asText,
+  changesIn,
+  type FileChange,
+  flagWords,
+  isFlag,
+  isObject,
+  isToolCall,
+  planIn,
+  type Risk,
+  risksIn,
+  textsIn,
+} from './input.ts';
+import { cellsOf } from './notebook.ts';
+import { Plan } from './plan.tsx';
+import { Marked, Value } from './value.tsx';
+
+/** Fields that the diff of a proposal shows already. */
+const IN_DIFF: Record<string, string[]> = {
+  Edit: ['file_path', 'old_string', 'new_string', 'replace_all'],
+  MultiEdit: ['file_path', 'edits'],
+  Write: ['file_path', 'content'],
+  NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
+};
+
+/** Of a tool call of the Agent Client Protocol: what is drawn in another way, or has no meaning for a person. */
+const OF_CALL = ['toolCallId', 'sessionUpdate', 'status', 'kind', 'title', 'content', 'rawInput'];
+
+/** Fields that have a row each; more are shown together, as JSON. */
+const FIELDS = 40;
+
+/** Characters of a value that is drawn in a line of its own. */
+const SHORT = 120;
+
+export type Context = {
+  request: any;
+  /** Whether files are shown whole. */
+  whole: Signal<boolean>;
+  /** The project's directory. */
+  root: string;
+  comments?: Comments;
+  /** Fields of the input that are being edited: their editors are drawn below, and what of them is closed stays. */
+  edited?: readonly string[];
+};
+
+const NONE: readonly string[] = [];
+
+/** All of a request but the differences of its proposal. */
+export function Asked({ request, root, comments, whole, edited = NONE }: Context) {
+  const { input } = request;
+  return (
+    <>
+      <Links targets={request.link_targets} root={root} />
+      <Risks risks={request.risks} />
+      {!isObject(input) ? (
+        <Value text={asText(input)} />
+      ) : isToolCall(input) ? (
+        <Call request={request} root={root} comments={comments} whole={whole} edited={edited} />
+      ) : (
+        <Fields request={request} comments={comments} edited={edited} />
+      )}
+    </>
+  );
+}
+
+function Fields({ request, comments, edited }: { request: any; comments?: Comments; edited: readonly string[] }) {
+  const { tool_name: tool, input, proposal } = request;
+  const plan = planIn(request);
+  const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
+  const isEdited = (name: string) => edited.includes(name);
+  const said = main && typeof input.description === 'string' ? input.description : undefined;
+  const drawn = [
+    // While fields are edited, the diff may not be shown. The fields that are not edited always are.
+    ...(proposal && Object.hasOwn(IN_DIFF, tool)
+      ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
+      : []),
+    ...(main ? [main] : []),
+    ...(said === undefined ? [] : ['description']),
+    ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : []),
+  ];
+  return (
+    <>
+      <Flags input={input} />
+      {said !== undefined && (
+        <Replaced isReplaced={isEdited('description')}>
+          <p class="described">
+            <Text>{said}</Text>
+          </p>
+        </Replaced>
+      )}
+      {main && (
+        <Replaced isReplaced={isEdited(main)}>
+          <Value text={input.command} risks={risksIn(request, 'command')} />
+        </Replaced>
+      )}
+      {plan !== undefined && (
+        <Replaced isReplaced={isEdited('plan')}>
+          <Plan text={plan} comments={comments} />
+        </Replaced>
+      )}
+      <Rest request={request} input={input} drawn={drawn} edited={edited} />
+    </>
+  );
+}
+
+function Call({ request, root, comments, whole, edited = NONE }: Context) {
+  const { input, proposal } = request;
+  const plan = planIn(request);
+  const changes = proposal ? [] : changesIn(input);
+  const known = (part: any) => part?.type === 'diff' || typeof part?.content?.text === 'string';
+  const others = Array.isArray(input.content) ? input.content.filter((part: any) => !known(part)) : [];
+  const raw = isObject(input.rawInput);
+  return (
+    <>
+      {typeof input.title === 'string' && input.title && (
+        <Replaced isReplaced={edited.includes('title')}>
+          <Value text={input.title} risks={risksIn(request, 'title')} />
+        </Replaced>
+      )}
+      {plan === undefined ? (
+        textsIn(input).map((text, index) => <Value key={index} text={text} />)
+      ) : (
+        <Plan text={plan} comments={comments} />
+      )}
+      {changes.length > 0 && (
+        <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
+      )}
+      {others.map((part: any, index: number) => (
+        <Value key={index} text={asText(part)} />
+      ))}
+      {raw && <Flags input={input.rawInput} />}
+      {raw && <Rest request={request} input={input.rawInput} drawn={[]} prefix="rawInput." />}
+      <Rest
+        request={request}
+        input={input}
+        drawn={OF_CALL.filter((name) => raw || name !== 'rawInput')}
+        edited={edited}
+      />
+    </>
+  );
+}
+
+/** The changes of several files: a list of them, and one below the other. */
+export function Changes({
+  changes,
+  root,
+  comments,
+  whole,
+  id,
+}: {
+  changes: FileChange[];
+  root: string;
+  comments?: Comments;
+  whole: Signal<boolean>;
+  id: string;
+}) {
+  const all = useMemo(
+    () => changes.map((change) => ({ change, compared: compare(change.old_text, change.new_text) })),
+    [changes],
+  );
+  return (
+    <>
+      {all.length > 1 && (
+        <nav class="file-list" aria-label="Files">
+          {all.map(({ change, compared }, index) => (
+            <button
+              key={index}
+              type="button"
+              class="quiet"
+              onClick={() =>
+                document.getElementById(`change-${id}-${index}`)?.scrollIntoView({ block: 'start', behavior: 'auto' })
+              }
+            >
+              <code>
+                <Text line>{shownPath(change.path, root)}</Text>
+              </code>
+              <Counts {...compared} />
+            </button>
+          ))}
+        </nav>
+      )}
+      {all.map(({ change, compared }, index) => (
+        <section key={index} class="change" id={`change-${id}-${index}`}>
+          <p class="file">
+            <code>
+              <Text line>{shownPath(change.path, root)}</Text>
+            </code>
+            <Counts {...compared} />
+          </p>
+          <Diff path={change.path} difference={compared} comments={comments} whole={whole} />
+        </section>
+      ))}
+    </>
+  );
+}
+
+/** A proposal: of a notebook cell by cell, of any other file as it is. */
+export function Proposed({
+  request,
+  compared,
+  comments,
+  whole,
+}: {
+  request: any;
+  compared: Difference;
+  comments?: Comments;
+  whole: Signal<boolean>;
+}) {
+  const { proposal } = request;
+  const notebook = useMemo(
+    () => (/\.ipynb$/i.test(proposal.path) ? cellsOf(proposal.old_text, proposal.new_text) : undefined),
+    [proposal],
+  );
+  const cells = useMemo(
+    () => notebook?.cells.map((cell) => ({ cell, compared: compare(cell.old_text, cell.new_text) })),
+    [notebook],
+  );
+  if (!cells) return <Diff path={proposal.path} difference={compared} comments={comments} whole={whole} />;
+  return (
+    <>
+      {cells.map(({ cell, compared: change }) => {
+        const name = `Cell ${cell.number}`;
+        return (
+          <section key={cell.number} class="change cell">
+            <p class="file">
+              <strong>{name}</strong>
+              <span class="hint">
+                <Text line>{`${cell.type}, ${cell.kind}`}</Text>
+              </span>
+              <Counts {...change} />
+            </p>
+            <Diff
+              path={cell.type === 'code' ? `${name}.py` : `${name}.md`}
+              difference={change}
+              comments={comments}
+              whole={whole}
+            />
+          </section>
+        );
+      })}
+      {notebook?.outputs && <p class="hint cleared">The outputs of the changed cells are removed.</p>}
+    </>
+  );
+}
+
+/** Paths that lead through a symbolic link, with their targets. */
+function Links({ targets, root }: { targets?: Record<string, string>; root: string }) {
+  const all = Object.entries(targets ?? {});
+  if (!all.length) return null;
+  return (
+    <ul class="links">
+      {all.map(([path, target]) => (
+        <li key={path}>
+          <Icon name="fork" />
+          <span>
+            <code>
+              <Text line>{shownPath(path, root)}</Text>
+            </code>
+            {' resolves through a symbolic link to '}
+            <code>
+              <Text line>{String(target)}</Text>
+            </code>
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The distinct risks of the request. The sandbox flag is left out: `Flags` shows it. */
+function Risks({ risks }: { risks?: Risk[] }) {
+  const words = [...new Set((risks ?? []).filter(({ code }) => code !== 'no_sandbox').map(({ text }) => text))];
+  if (!words.length) return null;
+  return (
+    <ul class="risks" aria-label="Check these parts">
+      {words.map((text) => (
+        <li key={text}>
+          <Text line>{text}</Text>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Flags({ input }: { input: any }) {
+  const flags = Object.entries(input).filter(([name, value]) => isFlag(name, value));
+  if (!flags.length) return null;
+  return (
+    <ul class="flags">
+      {flags.map(([name, value]) => (
+        <li key={name}>
+          <strong>{flagWords(name)}</strong>{' '}
+          <code>
+            <Text line>{`${name}: ${asText(value).slice(0, 200)}`}</Text>
+          </code>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** A value in one line if it is short. */
+function shortText(value: any) {
+  const line = typeof value === 'string' ? '' : JSON.stringify(value);
+  return line && line.length <= SHORT ? line : asText(value);
+}
+
+/** The fields that are not `drawn` in another way. `prefix`: before the names in the risks. */
+function Rest({
+  request,
+  input,
+  drawn,
+  edited = NONE,
+  prefix = '',
+}: {
+  request: any;
+  input: any;
+  drawn: string[];
+  edited?: readonly string[];
+  prefix?: string;
+}) {
+  const all = Object.entries(input).filter(
+    ([name, value]) => !drawn.includes(name) && !(isFlag(name, value) && asText(value).length <= 200),
+  );
+  if (!all.length) return null;
+  const rest: [string, any][] = all.length > FIELDS ? [['…', Object.fromEntries(all.slice(FIELDS))]] : [];
+  return (
+    <dl class="fields">
+      {[...all.slice(0, FIELDS), ...rest].map(([name, value]) => {
+        const text = shortText(value);
+        const risks = risksIn(request, prefix + name);
+        return (
+          <Replaced key={name} isReplaced={edited.includes(name)}>
+            <dt>
+              <Text line>{name}</Text>
+            </dt>
+            <dd>
+              {text.length <= SHORT && !text.includes('\n') ? (
+                <code class="short">
+                  <Marked text={text} risks={risks} />
+                </code>
+              ) : (
+                <Value text={text} risks={risks} />
+              )}
+            </dd>
+          </Replaced>
+        );
+      })}
+    </dl>
+  );
+}

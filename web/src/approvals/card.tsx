@@ -1,0 +1,364 @@
+// An open approval: what a person has written for it, what it is waiting for, and its answer. It draws itself as a card.
+
+import { type Signal, signal } from '@preact/signals';
+import { render } from 'preact';
+
+import { compare } from '../diff/lines.ts';
+import { readSettings } from '../diff/style.ts';
+import * as kept from '../state/kept.ts';
+import { canBeEdited, editedInput } from '../state/projects.ts';
+import { shownPath } from '../ui/dom.ts';
+import { CardView } from './card-view.tsx';
+import { Sight } from './current.ts';
+import { asksQuestions, changesFiles, editableFields, planIn } from './input.ts';
+import { isChoiceCut } from './question.tsx';
+import { Questions } from './questions.ts';
+import { type Reason, toggled } from './reasons.ts';
+import { Collected } from './comments.ts';
+
+/** Milliseconds after the last change of an edit at which its lines are counted. */
+const COUNTED = 200;
+
+export type World = {
+  root: string;
+  agent: string;
+  may: (type: string) => boolean;
+  answer: (request: any, answer: any) => Promise<void>;
+  whole: (blob: string) => Promise<any>;
+  /** What the server calls this connection. */
+  connection: () => string | undefined;
+};
+
+export class ApprovalCard {
+  request: any;
+  world: World;
+  busy = false;
+  /** Its answer, as the server reports it; undefined while it is open. */
+  answered: any;
+  mode: 'read' | 'edit' | 'reject' = 'read';
+  /** Which parts of the card have been in view. */
+  sight = new Sight();
+  element: HTMLElement;
+  /** The person's version of the file, and of fields of the input. */
+  text: string | undefined;
+  fields: Record<string, string> | undefined;
+  message: string;
+  questions: Questions | undefined;
+  comments: Collected;
+  /** Its position among the open approvals, in words: "2 of 4". */
+  place: Signal<string> = signal('');
+  /** How many of its buttons have to be pressed before it can be accepted. */
+  unopened: Signal<number> = signal(0);
+  /** Whether all of it has been in sight, in the card or in its editor. */
+  isSeen: Signal<boolean> = signal(false);
+  /** Whether files are shown whole, and whether the buttons for that are there. */
+  isFileWhole: Signal<boolean> = signal(false);
+  showsTools: Signal<boolean> = signal(false);
+  /** The changed lines of the person's version. */
+  counts: Signal<{ added: number; removed: number } | undefined> = signal(undefined);
+  musts: { add: (one: object) => void; delete: (one: object) => void };
+  /** Increases with each render: Preact would skip a component whose properties are the same. */
+  _version = 0;
+  /** A kept draft is being restored: it must not take the focus. */
+  isRestored = true;
+  /** The answer has arrived. */
+  _isSent = false;
+  _counting: ReturnType<typeof setTimeout> | undefined;
+  /** It was removed from the page. */
+  _isGone = false;
+
+  /** @param request the `permission_request` */
+  constructor(request: any, world: World) {
+    readSettings();
+    this.request = request;
+    this.world = world;
+    this.element = document.createElement('article');
+    this.element.className = 'card approval';
+    this.element.tabIndex = -1;
+    this.element.dataset.approval = request.approval_id;
+    this.element.setAttribute('aria-labelledby', `title-${request.approval_id}`);
+    const before = kept.answer(request.approval_id);
+    this.text = before.text;
+    this.fields = before.fields;
+    this.message = before.message ?? '';
+    this.comments = new Collected(
+      before.comments ?? [],
+      (path) => shownPath(path, world.root),
+      () => this._keep(),
+    );
+    if (asksQuestions(request)) this.questions = new Questions(request.input, before.begun, () => this._keep());
+    const musts = new Set<object>();
+    const change = (act: (one: object) => void) => (one: object) => {
+      act(one);
+      this.unopened.value = musts.size;
+    };
+    this.musts = { add: change((one) => musts.add(one)), delete: change((one) => musts.delete(one)) };
+    if (this.text !== undefined || this.fields) this.edit();
+    else if (this.message) this.reject();
+    else this._draw();
+    this.isRestored = false;
+  }
+
+  /** Whether a person has put work into an answer. */
+  get isDirty() {
+    const { text, fields, message, questions, comments } = this;
+    if (this._isSent) return false;
+    return (
+      text !== undefined || Boolean(fields) || Boolean(message) || Boolean(questions?.begun) || comments.count.value > 0
+    );
+  }
+
+  /** Whether this device may decide at all. */
+  get canAnswer() {
+    return !this.answered && this.world.may('permission_response');
+  }
+
+  get canEdit() {
+    return this.canAnswer && (canBeEdited(this.request) || this.editable.length > 0);
+  }
+
+  /** The fields of the input that can be edited here. */
+  get editable() {
+    return this.world.may('execute') && !canBeEdited(this.request) ? editableFields(this.request) : [];
+  }
+
+  /** The fields that are being edited; none where the file is. */
+  get edits(): string[] {
+    return this.text === undefined ? Object.keys(this.fields ?? {}) : [];
+  }
+
+  /** Whether a letter alone accepts it: a change of files that can be undone, and nothing that runs. */
+  get takesLetter() {
+    return this.mode === 'read' && changesFiles(this.request);
+  }
+
+  /** Whether all of it is drawn: nothing waits behind a button. */
+  get isWhole() {
+    return this.unopened.value === 0 && !this.element.querySelector('button.must');
+  }
+
+  /** Whether an editor scrolls what is to be accepted, and not all of it has been in sight. The fields of a call do not scroll. */
+  get isUnseen() {
+    return this.mode === 'edit' && this.text !== undefined && !this.isSeen.value;
+  }
+
+  /**
+   * Somebody looks at the page.
+   * @param isInSight all that is drawn of the card is in sight, or was, one part after the other
+   */
+  looked(isInSight: boolean) {
+    if (!isInSight || !this.isWhole) return;
+    // An editor of a file scrolls by itself, and reports what of it was in sight.
+    const isProposed = !this.element.querySelector('.editor-host, .proposed[hidden]');
+    if (isProposed || this.element.querySelector('.proposed:not([hidden])')) this.isSeen.value = true;
+  }
+
+  get isPlan() {
+    return planIn(this.request) !== undefined;
+  }
+
+  accept(remember = false) {
+    if (!this.canAnswer || this.mode === 'reject') return;
+    if (this.questions) this.submit();
+    else if (!this.isWhole || this.isUnseen) return;
+    else if (this.mode === 'edit') void this._give({ allow: true, input: this._edited() });
+    else void this._give({ allow: true, remember });
+  }
+
+  /** For the key in an editor: unless all has been in sight, it leads to the buttons. */
+  acceptByKey() {
+    if (this.isSeen.value) this.accept();
+    else this.element.querySelector('footer')?.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Sends the answers to the agent's questions. */
+  submit() {
+    if (!this.questions || isChoiceCut(this.element, this.questions)) return;
+    const input = this.questions.submit();
+    if (input && this.canAnswer) void this._give({ allow: true, input });
+  }
+
+  /** A number key; whether it chooses something. */
+  pick(number: number) {
+    return this.canAnswer && !this.busy && Boolean(this.questions?.pick(number));
+  }
+
+  edit() {
+    if (!this.canEdit) return;
+    this.mode = 'edit';
+    const { editable, request } = this;
+    if (!editable.length) this.text ??= this.proposed;
+    else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));
+    this._count();
+    this._draw();
+  }
+
+  reject() {
+    if (!this.canAnswer || this.questions) return;
+    this.mode = 'reject';
+    this._draw();
+    this.element.querySelector<HTMLElement>('.rejecting textarea')?.focus();
+  }
+
+  /** Back to reading, with what was written kept; whether there was anything to go back from. */
+  back() {
+    if (this.mode === 'read' || this.answered) return false;
+    if (this.mode === 'edit' && !this.isEdited) this.text = this.fields = undefined;
+    this.mode = 'read';
+    this._keep();
+    this._draw();
+    this.element.focus({ preventScroll: true });
+    return true;
+  }
+
+  /** Throws away what was written. */
+  discard() {
+    this.text = this.fields = undefined;
+    this.message = '';
+    this.comments.clear();
+    this._keep();
+    this._draw(true);
+  }
+
+  /** Sets its position among the open approvals. */
+  count(number: number, all: number) {
+    this.place.value = all > 1 ? `${number} of ${all}` : '';
+  }
+
+  /** The agent's text, as a field has it. */
+  get proposed(): string {
+    return this.request.proposal.new_text.replace(/\r\n/g, '\n');
+  }
+
+  get original(): string {
+    return this.request.proposal.old_text.replace(/\r\n/g, '\n');
+  }
+
+  /** Whether the person's version is another than the agent's. */
+  get isEdited() {
+    if (this.text !== undefined) return this.text !== this.proposed;
+    const { input } = this.request;
+    return Object.entries(this.fields ?? {}).some(([name, text]) => input[name] !== text);
+  }
+
+  _edited() {
+    if (this.text !== undefined) return editedInput(this.request, this.text);
+    return { ...this.request.input, ...this.fields };
+  }
+
+  /** Shows that it was answered elsewhere or withdrawn. The card stays, so that the draft can be copied. */
+  settle(answer: any) {
+    this.answered = answer;
+    this._draw();
+  }
+
+  /** Makes an approval that was shown as settled answerable again: the server still has it open. */
+  revive(request: any) {
+    this.request = request;
+    this.answered = undefined;
+    this.busy = this._isSent = false;
+    this._draw();
+  }
+
+  /** Called when this device's rights have changed. */
+  redraw() {
+    if (this.mode === 'read') this._draw();
+  }
+
+  /** Adds a common reason to the message, or removes it. */
+  giveReason(reason: Reason) {
+    this.typedReason(toggled(this.message, reason));
+  }
+
+  /** Removes the card from the page. The draft is kept. */
+  remove() {
+    if (this._counting !== undefined) this._keep();
+    clearTimeout(this._counting);
+    this._isGone = true;
+    this.element.remove();
+    render(null, this.element);
+  }
+
+  close() {
+    this.text = this.fields = undefined;
+    this.remove();
+    kept.keepAnswer(this.request.approval_id, null);
+  }
+
+  typed(text: string) {
+    this.text = text;
+    clearTimeout(this._counting);
+    this._counting = setTimeout(() => {
+      this._counting = undefined;
+      this._count();
+      this._keep();
+    }, COUNTED);
+    if (text.length < 200_000) this._keep();
+  }
+
+  typedField(name: string, text: string) {
+    this.fields = { ...this.fields, [name]: text };
+    this._keep();
+    this._draw();
+  }
+
+  typedReason(text: string) {
+    this.message = text;
+    this._keep();
+    this._draw();
+  }
+
+  async give(answer: any) {
+    await this._give(answer);
+  }
+
+  async whole() {
+    try {
+      const record = await this.world.whole(this.request.truncated.blob_id);
+      this.request = { ...this.request, ...record.message.message, truncated: undefined };
+      if (asksQuestions(this.request) && !this.questions)
+        this.questions = new Questions(this.request.input, undefined, () => this._keep());
+      this._draw();
+    } catch {
+      // the page has shown why
+    }
+  }
+
+  async _give(answer: any) {
+    if (this.busy || this.answered) return;
+    this.busy = true;
+    this._keep();
+    this._draw();
+    try {
+      await this.world.answer(this.request, answer);
+      this._isSent = true;
+      kept.keepAnswer(this.request.approval_id, null);
+    } catch {
+      this.busy = false;
+      this._keep();
+      this._draw();
+    }
+  }
+
+  _count() {
+    if (this.text === undefined) return;
+    const { added, removed } = compare(this.original, this.text);
+    this.counts.value = { added, removed };
+  }
+
+  _keep() {
+    const { text, fields, message, questions, comments } = this;
+    // A page that is loaded again before the reply comes knows by this whose answer it was.
+    const sent = this.busy ? this.world.connection() : undefined;
+    const draft = { text, fields, message, begun: questions?.begun, comments: comments.all, sent };
+    kept.keepAnswer(this.request.approval_id, this.isDirty ? draft : null);
+  }
+
+  /** @param isFresh closes everything that was unfolded */
+  _draw(isFresh = false) {
+    if (this._isGone) return;
+    if (isFresh) render(null, this.element);
+    render(<CardView card={this} version={++this._version} />, this.element);
+    this.element.classList.toggle('settled', Boolean(this.answered));
+  }
+}

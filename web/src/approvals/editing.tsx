@@ -1,0 +1,244 @@
+// Edits a request before it is accepted: its file in an editor, or the fields of its input.
+
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+
+import { SideBySide } from '../diff/diff.tsx';
+import { isSplit } from '../diff/style.ts';
+import { isHarmless } from '../text/harmless.ts';
+import { Text } from '../ui/elements.tsx';
+import { isComposing } from '../ui/typing.ts';
+
+/** Milliseconds to wait for the editor to load before a plain field replaces it. */
+const PATIENCE = 8000;
+
+const LABEL = 'Edit the file before accepting';
+
+/** Characters up to which a file is highlighted and compared during typing. */
+const MOST = 1_000_000;
+
+/** Width of the conversation, in pixels, from which the original is shown beside the text. */
+const ROOM = 1100;
+
+/** Whether there is room for two editors around an element. */
+function useRoom(place: { current: HTMLElement | null }) {
+  const [isWide, setWide] = useState(false);
+  useLayoutEffect(() => {
+    const element = place.current as HTMLElement;
+    let scroller: Element | null = null;
+    const sizes = new ResizeObserver(() => look());
+    const look = () => {
+      // The card is rendered before it is attached to the page, so there may be no scroller yet.
+      if (!scroller) {
+        scroller = element.closest('.scroller');
+        if (!scroller) return;
+        sizes.observe(scroller);
+      }
+      setWide(scroller.clientWidth >= ROOM);
+    };
+    sizes.observe(element);
+    look();
+    return () => sizes.disconnect();
+  }, [place]);
+  return isWide;
+}
+
+/** The file as it will be written. `seen`: all of it has been in sight. A plain field where the editor can't be loaded. */
+export function FileEditor({
+  path,
+  original,
+  text,
+  isReadOnly,
+  takesFocus,
+  changed,
+  seen,
+  accept,
+}: {
+  path: string;
+  original: string;
+  text: string;
+  isReadOnly: boolean;
+  takesFocus: boolean;
+  changed: (text: string) => void;
+  seen: () => void;
+  accept: () => void;
+}) {
+  const host = useRef<HTMLDivElement>(null);
+  const place = useRef<HTMLDivElement>(null);
+  const [state, setState] = useState<'loading' | 'open' | 'failed'>('loading');
+  const latest = useRef(text);
+  const caret = useRef<number | undefined>(undefined);
+  const hasFocus = useRef(takesFocus && !isReadOnly);
+  const edit = useRef<(now: string) => void>(() => {});
+  edit.current = (now) => {
+    latest.current = now;
+    changed(now);
+  };
+  const done = useRef(accept);
+  done.current = accept;
+  const isSeen = useRef(seen);
+  isSeen.current = seen;
+  const isSmall = original.length + text.length <= MOST;
+  const canSplit = useRoom(place) && isSmall && original !== '';
+  const split = canSplit && isSplit.value;
+  useEffect(() => {
+    let editor: import('./editor.ts').Editor | undefined;
+    let isOver = false;
+    const fail = (error?: unknown) => {
+      if (isOver || editor) return;
+      isOver = true;
+      if (error) console.error(error);
+      setState('failed');
+    };
+    const timer = setTimeout(fail, PATIENCE);
+    import('./editor.ts')
+      .then(({ openEditor }) => {
+        const element = host.current;
+        if (isOver || !element) return;
+        editor = openEditor({
+          root: element.shadowRoot ?? element.attachShadow({ mode: 'open' }),
+          path,
+          original,
+          text: latest.current,
+          isReadOnly,
+          isSmall,
+          split,
+          caret: caret.current,
+          label: LABEL,
+          changed: (now) => edit.current(now),
+          seen: () => isSeen.current(),
+          accept: () => done.current(),
+        });
+        setState('open');
+        if (hasFocus.current) editor.focus();
+      })
+      .catch(fail);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+      if (!editor) return;
+      // The next editor, split or not, continues at the same caret.
+      caret.current = editor.caret();
+      hasFocus.current = document.activeElement === host.current;
+      editor.destroy();
+      host.current?.shadowRoot?.replaceChildren();
+    };
+  }, [path, original, isReadOnly, isSmall, split]);
+  return (
+    <div ref={place} class={`file-editor ${split ? 'split' : ''}`}>
+      {state === 'failed' ? (
+        <PlainField
+          label={LABEL}
+          text={latest.current}
+          {...{ isReadOnly, takesFocus, accept }}
+          changed={edit.current}
+        />
+      ) : (
+        <>
+          {canSplit && (
+            <div class="diff-tools">
+              <SideBySide />
+            </div>
+          )}
+          {state === 'loading' && (
+            <p class="hint editor-wait" role="status">
+              Loading the editor…
+            </p>
+          )}
+          <div ref={host} class="editor-host typing" />
+        </>
+      )}
+    </div>
+  );
+}
+
+/** A plain text field, as high as its text: it does not scroll. `takesFocus`: it is focused when it appears. */
+export function PlainField({
+  label,
+  text,
+  isReadOnly,
+  takesFocus,
+  changed,
+  accept,
+}: {
+  label: string;
+  text: string;
+  isReadOnly: boolean;
+  takesFocus: boolean;
+  changed: (text: string) => void;
+  accept: () => void;
+}) {
+  const place = useRef<HTMLDivElement>(null);
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (takesFocus && !isReadOnly) area.current?.focus();
+  }, [isReadOnly, takesFocus]);
+  return (
+    <>
+      <div ref={place} class="growing" data-text={text}>
+        <textarea
+          ref={area}
+          class="code"
+          spellcheck={false}
+          autocapitalize="off"
+          aria-label={label}
+          value={text}
+          rows={2}
+          readOnly={isReadOnly}
+          onInput={({ currentTarget: { value } }) => {
+            (place.current as HTMLElement).dataset.text = value;
+            changed(value);
+          }}
+          onKeyDown={(event) => {
+            if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.repeat || isComposing(event))
+              return;
+            event.preventDefault();
+            accept();
+          }}
+        />
+      </div>
+      {!isHarmless(text) && (
+        <p class="notice">
+          This text contains hidden or misleading characters that this field can’t show. Go back to the proposal to see
+          them.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Fields of the input, each as a text. */
+export function FieldsEditor({
+  names,
+  values,
+  isReadOnly,
+  takesFocus,
+  changed,
+  accept,
+}: {
+  names: string[];
+  values: Record<string, string>;
+  isReadOnly: boolean;
+  takesFocus: boolean;
+  changed: (name: string, text: string) => void;
+  accept: () => void;
+}) {
+  return (
+    <div class="asked editing">
+      {names.map((name, index) => (
+        <div key={name} class="editing-field">
+          <span>
+            <Text line>{name}</Text>
+          </span>
+          <PlainField
+            label={`Edit ${name}`}
+            text={values[name]}
+            isReadOnly={isReadOnly}
+            takesFocus={takesFocus && index === 0}
+            changed={(text) => changed(name, text)}
+            accept={accept}
+          />
+        </div>
+      ))}
+    </div>
+  );
+}

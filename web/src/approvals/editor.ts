@@ -1,0 +1,324 @@
+// A code editor beside the original: CodeMirror, loaded when somebody edits.
+
+import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
+import { bracketMatching, indentOnInput, indentUnit } from '@codemirror/language';
+import { getChunks, MergeView, unifiedMergeView } from '@codemirror/merge';
+import { EditorState, type Extension } from '@codemirror/state';
+import {
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  highlightActiveLineGutter,
+  keymap,
+  lineNumbers,
+  type ViewUpdate,
+} from '@codemirror/view';
+
+import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
+import { isHarmless } from '../text/harmless.ts';
+import { Unseen } from './unseen.ts';
+
+/** How the comparison looks. */
+const COMPARED = EditorView.theme({
+  '.cm-changedLine': { backgroundColor: 'var(--yes-wash) !important' },
+  '.cm-changedText': { background: 'var(--yes-mark) !important', borderRadius: '2px' },
+  '.cm-deletedChunk': { backgroundColor: 'var(--no-wash) !important', paddingRight: '0' },
+  '.cm-deletedLine': { whiteSpace: 'pre-wrap' },
+  '.cm-deletedText, .cm-deletedChunk .cm-deletedText': {
+    background: 'var(--no-mark) !important',
+    textDecoration: 'none',
+    borderRadius: '2px',
+  },
+  '&.cm-merge-a .cm-changedLine': { backgroundColor: 'var(--no-wash) !important' },
+  '&.cm-merge-a .cm-changedText': { background: 'var(--no-mark) !important' },
+  '&.cm-merge-a .cm-changedLineGutter': { background: 'var(--no) !important' },
+  '.cm-changedLineGutter': { background: 'var(--yes) !important' },
+  '.cm-deletedLineGutter': { background: 'var(--no) !important' },
+  '.cm-deletedChunk .cm-chunkButtons, .cm-chunkButtons': { position: 'absolute', insetInlineEnd: '6px' },
+  '.cm-chunkButtons button': {
+    font: '500 var(--small) var(--text)',
+    color: 'var(--no)',
+    backgroundColor: 'var(--sheet)',
+    border: '1px solid var(--line)',
+    borderRadius: '8px',
+    padding: '0 0.7rem',
+    minHeight: '24px',
+    margin: '0',
+    cursor: 'pointer',
+  },
+  // A finger needs more room than a line has.
+  '@media (pointer: coarse), (max-width: 760px)': {
+    '.cm-deletedChunk .cm-chunkButtons, .cm-chunkButtons': {
+      position: 'static',
+      display: 'block',
+      textAlign: 'right',
+      padding: '2px 6px',
+    },
+  },
+  '@media (pointer: coarse)': { '.cm-chunkButtons button': { minHeight: '44px' } },
+  '.cm-collapsedLines': {
+    color: 'var(--soft)',
+    background: 'var(--sunken) !important',
+    fontFamily: 'var(--text)',
+    padding: '4px 12px',
+    cursor: 'pointer',
+  },
+  '.cm-collapsedLines::before, .cm-collapsedLines::after': { content: '""', margin: '0' },
+});
+
+const WORDS = EditorState.phrases.of({ '$ unchanged lines': '$ unchanged lines: Show' });
+
+/** Options of both comparisons: fast rather than exact, because they run on every key press. */
+const COMPARISON = {
+  collapseUnchanged: { margin: 3, minSize: 6 },
+  diffConfig: { scanLimit: 500, timeout: 50 },
+};
+
+export type Editor = {
+  focus: () => void;
+  /** The place of the caret in the text. */
+  caret: () => number;
+  destroy: () => void;
+};
+
+/**
+ * Opens an editor in `root`, which has to be empty.
+ * @param original what is in the file now; '' for a new file
+ * @param isSmall whether it is small enough to be highlighted and compared during typing
+ * @param split with the original beside it
+ * @param caret where the caret is; without it, at the first change
+ * @param accept is called for the key that accepts
+ * @param changed gets each text that somebody makes, with "\n" as line ends
+ * @param seen is called once all of the change has been in sight
+ */
+export function openEditor({
+  root,
+  path,
+  original,
+  text,
+  label,
+  isReadOnly,
+  isSmall,
+  split,
+  caret,
+  changed,
+  seen,
+  accept,
+}: {
+  root: ShadowRoot;
+  path: string;
+  original: string;
+  text: string;
+  label: string;
+  isReadOnly: boolean;
+  isSmall: boolean;
+  split: boolean;
+  caret?: number;
+  changed: (text: string) => void;
+  seen: () => void;
+  accept: () => void;
+}): Editor {
+  const place = document.createElement('div');
+  place.className = 'editor';
+  place.style.maxHeight = 'inherit';
+  root.append(place);
+  const common: Extension[] = [
+    LOOK,
+    COMPARED,
+    WORDS,
+    lineNumbers(),
+    HIDDEN,
+    COLOURS,
+    isSmall ? coloursFor(path) : [],
+    EditorView.lineWrapping,
+    EditorState.lineSeparator.of('\n'),
+  ];
+  let watch: Watch | undefined;
+  const extensions: Extension[] = [
+    common,
+    history(),
+    drawSelection(),
+    highlightActiveLine(),
+    highlightActiveLineGutter(),
+    bracketMatching(),
+    indentOnInput(),
+    indentUnit.of(indentOf(original || text)),
+    EditorView.contentAttributes.of({ 'aria-label': label, spellcheck: 'false', autocapitalize: 'off' }),
+    EditorState.readOnly.of(isReadOnly),
+    keymap.of([
+      ...['Ctrl-Enter', 'Meta-Enter'].map((key) => ({ key, run: () => (accept(), true) })),
+      ...defaultKeymap.filter(({ key }) => key !== 'Escape'),
+      ...historyKeymap,
+      indentWithTab,
+    ]),
+    EditorView.updateListener.of((update) => {
+      if (update.docChanged) changed(update.state.doc.toString());
+      watch?.update(update);
+    }),
+  ];
+  const compares = isSmall && original !== '';
+  const opened =
+    compares && split
+      ? beside({ root, place, original, text, isReadOnly, common, extensions })
+      : alone({ root, place, original, text, isReadOnly, compares, extensions });
+  const { view } = opened;
+  watch = watched(root, view, seen);
+  const at = Math.min(caret ?? getChunks(view.state)?.chunks[0]?.fromB ?? 0, view.state.doc.length);
+  view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
+  return {
+    focus: () => view.focus(),
+    caret: () => view.state.selection.main.head,
+    destroy: () => {
+      watch?.stop();
+      opened.destroy();
+    },
+  };
+}
+
+type Watch = { update: (update: ViewUpdate) => void; stop: () => void };
+
+/** Calls `seen` once all that is changed has been in sight: in the editor, and with the editor in sight itself. */
+function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
+  const { length } = view.state.doc;
+  const chunks = getChunks(view.state)?.chunks;
+  const unseen = new Unseen(
+    chunks ? chunks.map(({ fromB, toB }) => [Math.min(fromB, length), Math.min(toB, length)]) : [[0, length]],
+  );
+  const measure = {
+    read() {
+      const lines = linesInSight(root.host, view);
+      if (!lines) return;
+      unseen.see(...lines);
+      if (unseen.isEmpty) stop();
+    },
+    write() {
+      if (unseen.isEmpty) seen();
+    },
+  };
+  const look = () => view.requestMeasure(measure);
+  // Events of a scroll do not leave the shadow.
+  const places = [document, root];
+  const stop = () => {
+    for (const place of places) place.removeEventListener('scroll', look, true);
+  };
+  for (const place of places) place.addEventListener('scroll', look, { capture: true, passive: true });
+  look();
+  return {
+    update({ docChanged, geometryChanged, changes }) {
+      if (unseen.isEmpty) return;
+      if (docChanged) unseen.change(changes);
+      if (docChanged || geometryChanged) look();
+    },
+    stop,
+  };
+}
+
+/** From where to where the text is in sight; undefined: none of it is. */
+function linesInSight(host: Element, view: EditorView): [number, number] | undefined {
+  if (document.hidden) return undefined;
+  const card = host.closest('.card');
+  const scroller = host.closest('.scroller')?.getBoundingClientRect();
+  const box = host.getBoundingClientRect();
+  const text = view.contentDOM.getBoundingClientRect();
+  const head = card?.querySelector(':scope > header')?.getBoundingClientRect();
+  const foot = card?.querySelector(':scope > footer')?.getBoundingClientRect();
+  // What is half in sight can be read.
+  const half = view.defaultLineHeight / 2;
+  const top = Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0) + half;
+  const bottom = Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight) - half;
+  if (top > bottom) return undefined;
+  return [
+    view.posAtCoords({ x: text.left + 1, y: top }, false),
+    view.posAtCoords({ x: text.right - 1, y: bottom }, false),
+  ];
+}
+
+type Parts = { root: ShadowRoot; place: HTMLElement; original: string; text: string; isReadOnly: boolean };
+
+/** One editor; what is removed is drawn between its lines. */
+function alone({
+  root,
+  place,
+  original,
+  text,
+  isReadOnly,
+  compares,
+  extensions,
+}: Parts & { compares: boolean; extensions: Extension[] }) {
+  // The comparison renders removed text itself, without writing out misleading characters.
+  const canCompare = compares && isHarmless(original);
+  const comparison = unifiedMergeView({
+    original,
+    mergeControls: isReadOnly ? false : controls,
+    syntaxHighlightDeletions: false,
+    ...COMPARISON,
+  });
+  const state = EditorState.create({ doc: text, extensions: [extensions, canCompare ? comparison : []] });
+  const view = new EditorView({ state, parent: place, root });
+  return { view, destroy: () => view.destroy() };
+}
+
+/** Two editors beside each other, the left one for reading. */
+function beside({
+  root,
+  place,
+  original,
+  text,
+  isReadOnly,
+  common,
+  extensions,
+}: Parts & { common: Extension[]; extensions: Extension[] }) {
+  const reading = [
+    EditorState.readOnly.of(true),
+    EditorView.editable.of(false),
+    EditorView.contentAttributes.of({ 'aria-label': 'The file as it is now' }),
+  ];
+  const both = new MergeView({
+    a: { doc: original, extensions: [common, reading] },
+    b: { doc: text, extensions },
+    root,
+    parent: place,
+    revertControls: isReadOnly ? undefined : 'a-to-b',
+    renderRevertControl: revertButton,
+    ...COMPARISON,
+  });
+  both.dom.style.maxHeight = 'inherit';
+  return { view: both.b, destroy: () => both.destroy() };
+}
+
+/** One button for each change: rejected, it is not in the accepted version. */
+function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): HTMLElement {
+  if (type === 'accept') {
+    const none = document.createElement('span');
+    none.hidden = true;
+    return none;
+  }
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.textContent = REJECT;
+  button.addEventListener('mousedown', (event) => event.preventDefault());
+  button.addEventListener('click', act);
+  return button;
+}
+
+const REJECT = 'Reject this change';
+
+/** The button between two editors. CodeMirror reverts on mousedown, which the keyboard doesn't send. */
+function revertButton(): HTMLElement {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.textContent = '→';
+  button.title = REJECT;
+  button.setAttribute('aria-label', REJECT);
+  button.style.color = 'var(--no)';
+  button.addEventListener('click', ({ detail }) => {
+    if (!detail) button.dispatchEvent(new MouseEvent('mousedown', { bubbles: true, cancelable: true }));
+  });
+  return button;
+}
+
+/** What one level of indentation is in a text. */
+function indentOf(text: string) {
+  const found = /^(\t| {2,8})\S/m.exec(text.slice(0, 20_000));
+  return found?.[1] ?? '  ';
+}

@@ -1,0 +1,209 @@
+// The questions of an agent: each with its options and a field for one's own words. On a phone one at a time.
+
+import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { useLayoutEffect, useRef } from 'preact/hooks';
+
+import { Button, Text } from '../ui/elements.tsx';
+import type { Option, Question, Questions } from './questions.ts';
+import { Value } from './value.tsx';
+
+const narrow = matchMedia('(max-width: 760px)');
+const isNarrow = signal(narrow.matches);
+narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
+
+/** Whether the preview of a choice is cut: the person is led to it. What is chosen has to be shown whole first. */
+export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
+  const button = place.querySelector<HTMLElement>('.preview.chosen button.must');
+  if (!button) return false;
+  problem.value = 'The preview of your choice is cut. Show all of it first.';
+  (button.closest('details') as HTMLDetailsElement).open = true;
+  button.focus();
+  return true;
+}
+
+/**
+ * @param name makes the fields' names unique in the page
+ * @param submit with all questions answered
+ */
+export function QuestionForm({
+  questions,
+  name,
+  disabled,
+  mayAnswer,
+  submit,
+  skip,
+  children,
+}: {
+  questions: Questions;
+  name: string;
+  disabled: boolean;
+  mayAnswer: boolean;
+  submit: () => void;
+  skip: () => void;
+  children?: ComponentChildren;
+}) {
+  const { all, at, problem } = questions;
+  const isStepped = isNarrow.value && all.length > 1;
+  const isLast = !isStepped || at.value === all.length - 1;
+  const form = useRef<HTMLFormElement>(null);
+  const before = useRef(at.value);
+  useLayoutEffect(() => {
+    if (before.current === at.value || !isStepped) return;
+    before.current = at.value;
+    form.current?.querySelector<HTMLElement>('fieldset')?.focus({ preventScroll: true });
+    form.current?.scrollIntoView({ block: 'nearest' });
+  }, [at.value, isStepped]);
+  return (
+    <form
+      ref={form}
+      class="questions"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (isLast) submit();
+        else if (!isChoiceCut(event.currentTarget, questions)) questions.step(1);
+      }}
+    >
+      {all.map((question, index) =>
+        isStepped && index !== at.value ? null : (
+          <Fieldset
+            key={index}
+            question={question}
+            name={`${name}-${index}`}
+            number={isStepped ? `${index + 1} of ${all.length}` : ''}
+            keyed={index === at.value}
+            disabled={disabled || !mayAnswer}
+            enter={() => (at.value = index)}
+            changed={() => questions.changed()}
+          />
+        ),
+      )}
+      <p class="hint" role="status">
+        {problem.value && <Text>{problem.value}</Text>}
+      </p>
+      {children}
+      {mayAnswer && (
+        <footer>
+          {isStepped && at.value > 0 && (
+            <Button label="Back" icon="back" disabled={disabled} onClick={() => questions.step(-1)} />
+          )}
+          <button type="submit" class="yes" disabled={disabled}>
+            {disabled ? 'Sending…' : isLast ? 'Submit' : 'Next'}
+          </button>
+          <Button label="Skip" class="quiet" disabled={disabled} onClick={skip} />
+        </footer>
+      )}
+    </form>
+  );
+}
+
+function Fieldset({
+  question,
+  name,
+  number,
+  keyed,
+  disabled,
+  enter,
+  changed,
+}: {
+  question: Question;
+  name: string;
+  number: string;
+  keyed: boolean;
+  disabled: boolean;
+  enter: () => void;
+  changed: () => void;
+}) {
+  const { header, text, multiple, options, own } = question;
+  return (
+    <fieldset tabIndex={-1} disabled={disabled} onFocusIn={enter} onPointerDown={enter}>
+      <legend>
+        {header && (
+          <span class="tag">
+            <Text line>{header}</Text>
+          </span>
+        )}
+        <Text>{text}</Text>
+        {number && <span class="step">{number}</span>}
+        {multiple && <span class="hint">Select all that apply</span>}
+      </legend>
+      {options.map((option, index) => (
+        <Choice
+          key={index}
+          option={option}
+          name={name}
+          question={question}
+          shortcut={keyed && index < 9 ? String(index + 1) : ''}
+          changed={changed}
+        />
+      ))}
+      <input
+        type="text"
+        class="own"
+        value={own.value}
+        placeholder="Other…"
+        aria-label={`Your own answer to: ${text}`}
+        onInput={(event) => {
+          question.write(event.currentTarget.value);
+          changed();
+        }}
+      />
+    </fieldset>
+  );
+}
+
+function Choice({
+  option,
+  name,
+  question,
+  shortcut,
+  changed,
+}: {
+  option: Option;
+  name: string;
+  question: Question;
+  shortcut: string;
+  changed: () => void;
+}) {
+  const { label, description, preview } = option;
+  const isChosen = question.chosen.value.includes(label);
+  return (
+    <>
+      <label class="option">
+        <input
+          type={question.multiple ? 'checkbox' : 'radio'}
+          name={name}
+          value={label}
+          checked={isChosen}
+          aria-keyshortcuts={shortcut || undefined}
+          onChange={() => {
+            question.pick(label);
+            changed();
+          }}
+        />
+        <span>
+          <strong>
+            <Text>{label}</Text>
+          </strong>
+          {typeof description === 'string' && description && (
+            <small>
+              <Text>{description}</Text>
+            </small>
+          )}
+        </span>
+        {shortcut && <kbd aria-hidden="true">{shortcut}</kbd>}
+      </label>
+      {typeof preview === 'string' && preview && <Preview text={preview} isOpen={isChosen} />}
+    </>
+  );
+}
+
+/** What an option would look like. */
+function Preview({ text, isOpen }: { text: string; isOpen: boolean }) {
+  return (
+    <details class={`preview${isOpen ? ' chosen' : ''}`} open={isOpen}>
+      <summary>Preview</summary>
+      <Value text={text} />
+    </details>
+  );
+}

@@ -1,0 +1,110 @@
+// What a person has chosen and written as answers to an agent's questions. Pure but for its signals.
+
+import { type Signal, signal } from '@preact/signals';
+
+export type Option = { label: string; description?: string; preview?: string };
+
+/** Of one question. */
+export type Begun = { chosen: string[]; own: string };
+
+export class Question {
+  text: string;
+  header: string;
+  multiple: boolean;
+  options: Option[];
+  chosen: Signal<string[]>;
+  own: Signal<string>;
+
+  constructor({ question, header, multiSelect, options }: any, before: Begun | undefined) {
+    this.text = String(question ?? '');
+    this.header = typeof header === 'string' ? header : '';
+    this.multiple = Boolean(multiSelect);
+    this.options = (Array.isArray(options) ? options : []).filter((one) => typeof one?.label === 'string');
+    const labels = this.options.map(({ label }) => label);
+    this.chosen = signal((before?.chosen ?? []).filter((label) => labels.includes(label)));
+    this.own = signal(before?.own ?? '');
+  }
+
+  /** Chooses an option, or leaves it out again where several may be chosen. */
+  pick(label: string) {
+    const { value } = this.chosen;
+    if (!this.multiple) this.chosen.value = [label];
+    else this.chosen.value = value.includes(label) ? value.filter((one) => one !== label) : [...value, label];
+  }
+
+  /** Words of one's own; they take the place of an option where only one answer is possible. */
+  write(text: string) {
+    this.own.value = text;
+    if (!this.multiple && text.trim()) this.chosen.value = [];
+  }
+
+  /** What is sent; '' while nothing is chosen or written. Several choices are in the order of the options. */
+  get answer(): string {
+    const own = this.own.value.trim();
+    const labels = this.options.map(({ label }) => label).filter((label) => this.chosen.value.includes(label));
+    return (this.multiple ? [...labels, own].filter(Boolean) : [labels[0] ?? own]).join(', ');
+  }
+}
+
+export class Questions {
+  all: Question[];
+  /** The one that is shown where there is room for one, and that a number key is for. */
+  at: Signal<number>;
+  /** What is missing, for people. */
+  problem: Signal<string>;
+  _input: any;
+  _keep: (begun: Begun[] | undefined) => void;
+
+  /**
+   * @param input the tool's; its `questions` are `{question, header, multiSelect, options: [{label, description, preview}]}`
+   * @param keep gets what was begun; undefined: nothing
+   */
+  constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
+    this._input = input;
+    this._keep = keep;
+    this.all = input.questions.map((one: any, index: number) => new Question(one, begun?.[index]));
+    this.at = signal(0);
+    this.problem = signal('');
+  }
+
+  get begun(): Begun[] | undefined {
+    const now = this.all.map(({ chosen, own }) => ({ chosen: chosen.value, own: own.value }));
+    return now.some(({ chosen, own }) => chosen.length || own) ? now : undefined;
+  }
+
+  /** To be called after each change. */
+  changed() {
+    this.problem.value = '';
+    this._keep(this.begun);
+  }
+
+  /** The option with this number, counted from 1, of the question that is shown; whether there is one. */
+  pick(number: number) {
+    const question = this.all[this.at.value];
+    const option = question?.options[number - 1];
+    if (!option) return false;
+    question.pick(option.label);
+    this.changed();
+    return true;
+  }
+
+  /** To another question; only from an answered one to a later one. */
+  step(by: number) {
+    const question = this.all[this.at.value];
+    if (by > 0 && !question.answer) this.problem.value = missing(question);
+    else this.at.value = Math.min(Math.max(this.at.value + by, 0), this.all.length - 1);
+  }
+
+  /** The tool's input with the answers in it; undefined while one is missing, which is shown then. */
+  submit(): object | undefined {
+    const open = this.all.findIndex((question) => !question.answer);
+    if (open >= 0) {
+      this.at.value = open;
+      this.problem.value = missing(this.all[open]);
+      return undefined;
+    }
+    return { ...this._input, answers: Object.fromEntries(this.all.map(({ text, answer }) => [text, answer])) };
+  }
+}
+
+const missing = ({ text }: Question) => `Pick an option or type an answer for “${text}”.`;

@@ -1,0 +1,153 @@
+// Which agent, model and effort answer the next message, and what they ask about.
+
+import { useState } from 'preact/hooks';
+
+import type { Client } from '../protocol/client.ts';
+import type { AgentInfo, AgentOffers, AgentState, ModelOffer } from '../protocol/messages.ts';
+import { agentName, modesOf, modeWords } from '../projects/words.ts';
+import { Chip } from './chip.tsx';
+
+/** What a mode means, in a line. */
+const MODE_HELP: Record<string, string> = {
+  default: 'Asks before it changes files or runs commands.',
+  acceptEdits: 'Changes files in the project without asking. Asks before commands.',
+  plan: 'Reads and makes a plan. Changes nothing until you approve it.',
+  auto: 'Works without asking. The agent’s own check stops risky actions.',
+  bypassPermissions: 'Never asks. It can change any file and run any command on the server.',
+};
+
+const EFFORT_HELP: Record<string, string> = {
+  low: 'Fast, with little thinking.',
+  medium: 'A balance of speed and care.',
+  high: 'Thinks longer. For hard tasks.',
+  xhigh: 'Thinks much longer.',
+  max: 'Thinks as long as it needs. Slow and expensive.',
+};
+
+/** What the person has chosen for the next message. */
+export type Chosen = { agent?: string; effort?: string };
+
+type Props = {
+  client: Client;
+  project: any;
+  agent: AgentState;
+  offers: AgentOffers;
+  chosen: Chosen;
+  may: (type: string) => boolean;
+  choose: (chosen: Chosen) => void;
+  said: (text: string) => void;
+  failed: (error: any) => void;
+};
+
+export function Chips(props: Props) {
+  const { client, project, agent, offers, chosen, may, choose, said, failed } = props;
+  const name = chosen.agent ?? project.agent;
+  const isOther = name !== project.agent;
+  const set = (type: string, data: object, words: string) =>
+    void client.command(type, data).then(() => said(words), failed);
+  const mode = project.permission_mode || 'default';
+  const modes = modesOf(project, client.hello?.modes);
+  const model = currentModel(agent, offers);
+  const effort = chosen.effort ?? agent.effort ?? '';
+  const setEffort = (value: string) => {
+    if (may('set_effort')) set('set_effort', { effort: value }, `Effort: ${value}`);
+    else choose({ ...chosen, effort: value });
+  };
+  return (
+    <>
+      <AgentChip {...props} name={name} />
+      {!isOther && may('set_model') && (offers.models?.length ?? 0) > 0 && (
+        <Chip
+          name="Model"
+          class="model"
+          label={(model?.title ?? agent.model ?? 'Model').replace(/ \(recommended\)$/, '')}
+          value={model?.name ?? ''}
+          choices={(offers.models ?? []).map((one) => ({
+            value: one.name,
+            label: one.title ?? one.name,
+            help: one.text ?? one.resolved ?? undefined,
+          }))}
+          choose={(value) => set('set_model', { model: value }, `Model: ${titleOf(value, offers)}`)}
+        />
+      )}
+      {!isOther && (model?.efforts?.length ?? 0) > 0 && (
+        <Chip
+          name="Effort"
+          class="effort"
+          label={effort ? capital(effort) : 'Effort'}
+          value={effort}
+          choices={(model?.efforts ?? []).map((value) => ({ value, label: capital(value), help: EFFORT_HELP[value] }))}
+          choose={setEffort}
+        />
+      )}
+      {!isOther && may('set_mode') && (
+        <Chip
+          name="Permission mode"
+          class="mode"
+          label={modeWords(project, mode)}
+          value={mode}
+          warns={mode === 'bypassPermissions' || project.asks === false}
+          note={
+            project.asks === false
+              ? `${agentName(project.agent)} can’t ask for approval. The mode decides what it may do.`
+              : undefined
+          }
+          choices={[...new Set([...modes, mode])].map((value) => ({
+            value,
+            label: modeWords(project, value),
+            help: project.asks === false ? undefined : MODE_HELP[value],
+            warns: value === 'bypassPermissions',
+          }))}
+          choose={(value) => set('set_mode', { mode: value }, `Mode: ${modeWords(project, value)}`)}
+        />
+      )}
+    </>
+  );
+}
+
+/** The agents that are installed; asked for when the menu is opened. */
+function AgentChip({ client, project, may, choose, failed, name }: Props & { name: string }) {
+  const [listed, setListed] = useState<AgentInfo[] | undefined>();
+  const known: string[] = client.hello?.agents ?? [];
+  if (known.length < 2 && name === project.agent) return <span class="chip tag agent">{agentName(name)}</span>;
+  const look = () => {
+    if (!may('agent_list')) return;
+    client.connection.ask('agent_list').then(({ data }) => setListed(data.agents), failed);
+  };
+  const help = ({ installed, hint, asks, version }: AgentInfo) =>
+    !installed
+      ? (hint ?? 'Not installed on the server.')
+      : [asks === false && 'Can’t ask for approval.', version && `Version ${version}`].filter(Boolean).join(' ');
+  const choices = (
+    listed ?? known.map((one) => ({ name: one, title: agentName(one), installed: true }) as AgentInfo)
+  ).map((one) => ({
+    value: one.name,
+    label: one.title,
+    help: help(one) || undefined,
+    disabled: !one.installed && one.name !== project.agent,
+  }));
+  return (
+    <Chip
+      name="Agent"
+      class="agent"
+      label={agentName(name)}
+      value={name}
+      note="Another agent starts a new session with your next message."
+      choices={choices}
+      onOpen={look}
+      choose={(value) => choose({ agent: value === project.agent ? undefined : value })}
+    />
+  );
+}
+
+/** The offer that the agent's current model belongs to. */
+function currentModel({ model }: AgentState, { models = [] }: AgentOffers): ModelOffer | undefined {
+  return (
+    models.find((one) => one.name === model) ??
+    models.find((one) => one.resolved === model) ??
+    (model ? undefined : models[0])
+  );
+}
+
+const titleOf = (name: string, { models = [] }: AgentOffers) => models.find((one) => one.name === name)?.title ?? name;
+const capital = (word: string) => word.charAt(0).toUpperCase() + word.slice(1);

@@ -1,0 +1,103 @@
+// Files that go with a message: pasted, dropped or chosen. An image that is too large for a model is made smaller here.
+
+import { IMAGES } from '../state/conversation.ts';
+import { wellFormed } from '../text/harmless.ts';
+import { size } from '../ui/dom.ts';
+
+/** Files of one message. */
+export const MOST = 10;
+
+/** Bytes, and pixels of the longer side: more is of no use to a model. */
+const LARGEST_IMAGE = 4_000_000;
+const LONGEST_SIDE = 2000;
+
+/** Bytes of any file: nearly what the server takes of a blob, 33,554,432, and a number that people can read. */
+const LARGEST = 33_500_000;
+
+/** Bytes of a text that is a part of the message. */
+const LARGEST_TEXT = 1_000_000;
+
+/** Characters of a name that the server takes. */
+const LONGEST_NAME = 200;
+
+/** `url`: of an image, for its preview. `text`: what a text file contains. */
+export type Attached = { blob: Blob; name: string; url?: string; text?: string };
+
+/** `images`: the agent sees them in a message. `files`: any other file; if not, texts alone. */
+export type Accepts = { images: boolean; files: boolean };
+
+/** The file as it goes with a message. The server decides whether the agent gets its content or its path. Throws an error
+ * for people. */
+export async function attach(file: File, { images, files }: Accepts): Promise<Attached> {
+  const name = shortened(file.name) || (file.type.startsWith('image/') ? 'image' : 'file');
+  await file
+    .slice(0, 1)
+    .arrayBuffer()
+    .catch(() => {
+      throw unreadable(name);
+    });
+  if (!file.size) throw new Error(`${name} wasn’t attached: it is empty.`);
+  if (IMAGES.includes(file.type) && images) {
+    const blob = await fitting(file).catch(() => undefined);
+    if (blob) return { blob, name, url: URL.createObjectURL(blob) };
+  }
+  const most = files ? LARGEST : LARGEST_TEXT;
+  if (file.size > most) throw tooLarge(name, file.size, most);
+  const text = file.size > LARGEST_TEXT ? undefined : textOf(await file.arrayBuffer());
+  if (text !== undefined) return { blob: new Blob([text], { type: 'text/plain' }), name, text };
+  if (!files) throw new Error(`Can’t attach ${name}: a terminal session takes only text files.`);
+  // What is called an image and can't be drawn goes as any other file: the agent's API would refuse it as an image.
+  const type = IMAGES.includes(file.type) && images ? '' : file.type;
+  return { blob: file.slice(0, file.size, type), name };
+}
+
+/** For a directory, for example. */
+export const unreadable = (name: string) =>
+  new Error(`Can’t attach ${name}: it can’t be read as a file. Attach the files of a folder, or a .zip file of it.`);
+
+/** A long name without its middle, so that its ending stays. */
+const shortened = (name: string) =>
+  name.length > LONGEST_NAME ? wellFormed(`${name.slice(0, 150)}…${name.slice(-40)}`) : name;
+
+/** The message with texts in it, for agents that get no files. */
+export function withTexts(prompt: string, files: Attached[]) {
+  const blocks = files.map(({ name, text = '' }) => {
+    const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
+    const fence = '`'.repeat(longest + 1);
+    return `${name}:\n${fence}\n${text.replace(/\n$/, '')}\n${fence}`;
+  });
+  return [prompt, ...blocks].filter(Boolean).join('\n\n');
+}
+
+const tooLarge = (name: string, bytes: number, most: number) =>
+  new Error(`${name} is too large (${size(bytes)}). Attach at most ${size(most)}.`);
+
+function textOf(bytes: ArrayBuffer) {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return text.includes('\0') ? undefined : text;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The image itself if an agent takes it, else a smaller one. Throws for what is not an image. */
+async function fitting(file: File): Promise<Blob> {
+  const bitmap = await createImageBitmap(file);
+  const scale = Math.min(1, LONGEST_SIDE / Math.max(bitmap.width, bitmap.height));
+  if (scale === 1 && file.size <= LARGEST_IMAGE) return file;
+  const canvas = document.createElement('canvas');
+  canvas.width = Math.round(bitmap.width * scale);
+  canvas.height = Math.round(bitmap.height * scale);
+  canvas.getContext('2d')?.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  const made = (type: string) =>
+    new Promise<Blob>((done, failed) =>
+      canvas.toBlob(
+        (blob) => (blob ? done(blob) : failed(new Error('The image could not be made smaller.'))),
+        type,
+        0.9,
+      ),
+    );
+  const same = file.type === 'image/png' ? await made('image/png') : undefined;
+  return same && same.size <= LARGEST_IMAGE ? same : await made('image/jpeg');
+}

@@ -1,0 +1,64 @@
+// How many lines tool calls have changed, as far as that is known. Pure.
+
+import { compare } from '../diff/lines.ts';
+import { patchIn } from '../diff/patch.ts';
+import type { ToolRow } from './rows.ts';
+import { fileIn, kindOf } from './tool-words.ts';
+
+export type LineCounts = { added: number; removed: number };
+
+/** Characters of two texts above which they are not compared. */
+const LONGEST = 200_000;
+
+/** Results by call: comparing is slow, and a call is rendered many times. */
+const known = new WeakMap<object, { version: string; counts: LineCounts | undefined }>();
+
+/** How many lines a call has changed; undefined if it is not an edit, or that is not known. */
+export function countsOf(row: ToolRow): LineCounts | undefined {
+  const version = `${row.tool.version} ${row.question?.version ?? ''} ${row.state}`;
+  const before = known.get(row.tool);
+  if (before?.version === version) return before.counts;
+  const counts = countOf(row);
+  known.set(row.tool, { version, counts });
+  return counts;
+}
+
+function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
+  if (state === 'rejected' || state === 'failed') return undefined;
+  const kind = kindOf(tool as any);
+  if (kind !== 'edit' && kind !== 'write') return undefined;
+  const patch = patchIn(tool.result?.patch);
+  if (patch) return { added: patch.added, removed: patch.removed };
+  const proposal = question?.request.proposal;
+  const answer = question?.answer;
+  const texts = proposal
+    ? [proposal.old_text, answer?.edited && typeof answer.new_text === 'string' ? answer.new_text : proposal.new_text]
+    : typeof tool.input?.new_string === 'string'
+      ? [String(tool.input.old_string ?? ''), tool.input.new_string]
+      : typeof tool.input?.content === 'string'
+        ? ['', tool.input.content]
+        : undefined;
+  if (!texts || texts[0].length + texts[1].length > LONGEST) return undefined;
+  const { added, removed } = compare(texts[0], texts[1]);
+  return { added, removed };
+}
+
+export type Edited = LineCounts & { files: number };
+
+/** What calls have edited, those of subagents too; undefined if that is nothing. */
+export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
+  const files = new Set<string>();
+  let added = 0;
+  let removed = 0;
+  const add = (row: ToolRow) => {
+    const counts = countsOf(row);
+    const path = fileIn(row.tool as any)?.path;
+    if (counts && path && row.state === 'done') {
+      files.add(path);
+      added += counts.added;
+      removed += counts.removed;
+    }
+  };
+  rows.forEach(add);
+  return files.size ? { files: files.size, added, removed } : undefined;
+}

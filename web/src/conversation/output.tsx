@@ -1,0 +1,237 @@
+// What a tool has returned: its text with the colours of a terminal, and its images.
+
+import { useEffect, useMemo, useState } from 'preact/hooks';
+
+import { type Image, IMAGES, type SentFile, type SentImage } from '../state/conversation.ts';
+import { ansi, hasAnsi } from '../text/ansi.ts';
+import { Coloured, useColours } from '../text/code.tsx';
+import { Copy } from '../text/copy.tsx';
+import { languageOf } from '../text/highlight.ts';
+import { cutAt, Parts, scrolls } from '../text/plain.tsx';
+import { size } from '../ui/dom.ts';
+import { Button, Icon, Text } from '../ui/elements.tsx';
+import type { World } from './world.ts';
+
+/** Characters that are shown before somebody asks for more, and those that keep their colours then. */
+const SHOWN = 4_000;
+const COLOURED = 100_000;
+
+/** A text of a program. */
+export function Output({ text, label = 'Copy output' }: { text: string; label?: string }) {
+  const [isWhole, setWhole] = useState(false);
+  if (!text.trim()) return <p class="hint">No output</p>;
+  const cut = isWhole ? text.length : cutAt(text, SHOWN);
+  const shown = text.slice(0, cut);
+  return (
+    <div class="output">
+      <pre class="result" ref={scrolls}>
+        {hasAnsi(shown) && shown.length <= COLOURED ? <Ansi text={shown} /> : <Parts text={shown} code />}
+      </pre>
+      <Copy text={text} label={label} />
+      {cut < text.length && (
+        <Button label={`Show all (${size(text.length)})`} class="quiet" onClick={() => setWhole(true)} />
+      )}
+    </div>
+  );
+}
+
+function Ansi({ text }: { text: string }) {
+  return (
+    <>
+      {ansi(text).map((part, index) => (
+        <span key={index} class={part.style || undefined}>
+          <Text code>{part.text}</Text>
+        </span>
+      ))}
+    </>
+  );
+}
+
+const NUMBERED = /^ {0,6}(\d{1,7})(?:\t|→)(.*)$/;
+
+/** Lines of a file with their numbers, as tools report them; undefined if the text has another format. */
+export function numberedLines(text: string): { numbers: number[]; code: string } | undefined {
+  const lines = text.replace(/\n$/, '').split('\n');
+  const numbers: number[] = [];
+  const code: string[] = [];
+  for (const line of lines) {
+    const found = NUMBERED.exec(line);
+    if (!found) break;
+    numbers.push(Number(found[1]));
+    code.push(found[2]);
+  }
+  // Up to 12 unnumbered lines may follow: notes of the tool to the agent.
+  if (!numbers.length || lines.length - numbers.length > 12) return undefined;
+  return { numbers, code: code.join('\n') };
+}
+
+/** Lines that are shown before somebody asks for more. */
+const LINES = 200;
+
+export function FileLines({ path, numbers, code }: { path: string; numbers: number[]; code: string }) {
+  const [isWhole, setWhole] = useState(false);
+  const colours = useColours(code, languageOf(path));
+  const lines = code.split('\n');
+  const shown = isWhole ? lines.length : Math.min(LINES, lines.length);
+  return (
+    <div class="output">
+      <div class="file-lines" ref={scrolls}>
+        <table>
+          <tbody>
+            {lines.slice(0, shown).map((line, index) => (
+              <tr key={index}>
+                <td class="number" data-number={numbers[index]} />
+                <td class="line">
+                  <code>{colours?.[index] ? <Coloured spans={colours[index]} /> : <Text code>{line}</Text>}</code>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <Copy text={code} label="Copy lines" />
+      {shown < lines.length && (
+        <Button label={`Show all ${lines.length} lines`} class="quiet" onClick={() => setWhole(true)} />
+      )}
+    </div>
+  );
+}
+
+/** Images of a message, by addresses of their own bytes: nothing is fetched. */
+export function Images({ images }: { images: Image[] }) {
+  const bytes = useMemo(() => images.map(({ data }) => decoded(data)), [images]);
+  return (
+    <div class="images">
+      {images.map(({ type }, index) => (
+        <Picture key={index} type={type} bytes={bytes[index]} />
+      ))}
+    </div>
+  );
+}
+
+function decoded(data: string) {
+  try {
+    return Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  } catch (error) {
+    console.warn(error);
+    return undefined;
+  }
+}
+
+type Sent = { images: SentImage[]; files: SentFile[]; names: string[]; world: World };
+
+/** What was sent with a prompt: images, as far as they are stored; the names of everything else, and the sizes of `files`. */
+export function SentFiles({ images, files, names, world }: Sent) {
+  const [found, setFound] = useState<Map<string, Uint8Array<ArrayBuffer>>>(new Map());
+  const wanted = images.filter((image) => IMAGES.includes(image.media_type));
+  const ids = wanted.map(({ id }) => id).join();
+  useEffect(() => {
+    let isShown = true;
+    for (const { id } of wanted)
+      void world.image(id).then((bytes) => {
+        if (bytes && isShown) setFound((before) => new Map(before).set(id, bytes));
+      });
+    return () => {
+      isShown = false;
+    };
+  }, [ids]);
+  const shown = wanted.filter(({ id }) => found.has(id));
+  const rest = [...names];
+  for (const { name, media_type } of shown) {
+    const at = rest.indexOf(name || media_type);
+    if (at >= 0) rest.splice(at, 1);
+  }
+  const sized = [...files];
+  const labels = rest.map((name) => {
+    const at = sized.findIndex((file) => file.name === name);
+    return { name, bytes: at >= 0 ? sized.splice(at, 1)[0].bytes : undefined };
+  });
+  return (
+    <>
+      {shown.length > 0 && (
+        <div class="images">
+          {shown.map(({ id, media_type, name }) => (
+            <Picture key={id} type={media_type} bytes={found.get(id)} name={name} />
+          ))}
+        </div>
+      )}
+      {labels.length > 0 && (
+        <p class="attached">
+          {labels.map(({ name, bytes }, index) => (
+            <span key={index} class="tag">
+              <Icon name="file" />
+              <Text line>{name}</Text>
+              {bytes !== undefined && <small>{size(bytes)}</small>}
+            </span>
+          ))}
+        </p>
+      )}
+    </>
+  );
+}
+
+function Picture({ type, bytes, name }: { type: string; bytes?: Uint8Array<ArrayBuffer>; name?: string }) {
+  const [url, setUrl] = useState('');
+  const [isLarge, setLarge] = useState(false);
+  useEffect(() => {
+    const made = bytes ? URL.createObjectURL(new Blob([bytes], { type })) : '';
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [type, bytes]);
+  if (!url) return null;
+  return (
+    <button
+      type="button"
+      class={`picture ${isLarge ? 'large' : ''}`}
+      aria-label={isLarge ? 'Shrink image' : 'Enlarge image'}
+      title={name}
+      onClick={() => setLarge(!isLarge)}
+    >
+      <img src={url} alt="" />
+    </button>
+  );
+}
+
+/** A button that loads all of a record of which only a preview was sent. */
+export function More({ truncated, world }: { truncated: any; world: World }) {
+  const [whole, setWhole] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  if (whole !== undefined)
+    return (
+      <pre class="result whole" ref={scrolls}>
+        <Parts text={whole} />
+      </pre>
+    );
+  const show = async () => {
+    setBusy(true);
+    const record = await world.whole(truncated.blob_id).catch(() => undefined);
+    setBusy(false);
+    if (record) setWhole(wholeText(record.message));
+  };
+  return (
+    <div class="more">
+      <Button
+        label={`Show all (${size(truncated.bytes)})`}
+        class="quiet"
+        disabled={isBusy}
+        onClick={() => void show()}
+      />
+    </div>
+  );
+}
+
+/** All that a record says, as a text. */
+function wholeText(message: any) {
+  const content = message?.message?.content ?? message?.message?.prompt;
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return JSON.stringify(message, null, 2);
+  return content
+    .map(
+      (block) =>
+        block.text ??
+        (typeof block.content === 'string'
+          ? block.content
+          : JSON.stringify(block.input ?? block.content ?? block, null, 2)),
+    )
+    .join('\n\n');
+}

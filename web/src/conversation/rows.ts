@@ -1,0 +1,243 @@
+// The rows of a conversation: its items, with calls of tools in groups, approvals at the calls that they were about, and the
+// work of subagents at theirs. Pure.
+
+import type { Item } from '../state/conversation.ts';
+import { kindOf, type ToolState } from './tool-words.ts';
+
+/** A call of a tool with what belongs to it. */
+export type ToolRow = {
+  kind: 'tool';
+  key: string;
+  seq: number;
+  version: string;
+  tool: Item;
+  state: ToolState;
+  /** The approval that it needed, as an item. */
+  question?: Item;
+  /** What the agent did that this call started. */
+  children: Row[];
+};
+
+/** Calls without a text between them. */
+export type GroupRow = { kind: 'group'; key: string; seq: number; version: string; rows: (ToolRow | ItemRow)[] };
+
+export type ItemRow = {
+  kind: 'item';
+  key: string;
+  seq: number;
+  version: string;
+  item: Item;
+  /** The calls of the run, at its end; undefined if its beginning is not here. */
+  calls?: ToolRow[];
+};
+
+export type Row = ToolRow | GroupRow | ItemRow;
+
+/** A group keeps its key while calls come before or behind it. */
+const groups = new WeakMap<Item, string>();
+
+/** The input of a call as a text, to be compared. */
+const inputs = new WeakMap<object, string>();
+
+function written(input: any) {
+  if (typeof input !== 'object' || input === null) return JSON.stringify(input);
+  let found = inputs.get(input);
+  if (found === undefined) inputs.set(input, (found = JSON.stringify(input, sorted)));
+  return found;
+}
+
+/** For `JSON.stringify`: fields in one order. Claude Code asks with those of a question in another order than its model's. */
+const sorted = (_: string, value: any) =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(
+        Object.keys(value)
+          .sort()
+          .map((name) => [name, value[name]]),
+      )
+    : value;
+
+/** Whether a request is about this call: its input may have fields that the agent has filled in. */
+function isAbout(request: any, call: any) {
+  if (written(request) === written(call)) return true;
+  const fields = typeof call === 'object' && call !== null ? Object.keys(call) : [];
+  return fields.length > 0 && fields.every((name) => written(request?.[name]) === written(call[name]));
+}
+
+/** @param isRunning whether a call without a result still runs */
+export function rowsOf(items: readonly Item[], isRunning: boolean): Row[] {
+  const questions = questionsOf(items);
+  const tools = new Map<string, ToolRow>();
+  const rows: Row[] = [];
+  const ended = lastEnd(items);
+  let calls: ToolRow[] | undefined;
+  items.forEach((item, index) => {
+    const own = item.kind === 'question' && questions.taken.has(item);
+    if (own) return;
+    const row =
+      item.kind === 'tool'
+        ? toolRow(item, questions.byTool.get(item), isRunning && index > ended)
+        : ({ kind: 'item', key: item.key, seq: item.seq, version: `${item.version}`, item } as ItemRow);
+    if (item.kind === 'prompt' && !item.steer) calls = [];
+    else if (row.kind === 'tool') calls?.push(row);
+    else if (item.kind === 'finished') {
+      row.calls = calls;
+      row.version += calls ? ' whole' : '';
+      calls = undefined;
+    }
+    if (row.kind === 'tool') tools.set(item.id, row);
+    const parent = item.parent && tools.get(item.parent);
+    if (parent) parent.children.push(row);
+    else rows.push(row);
+  });
+  return grouped(rows, new Set());
+}
+
+/** The place of the last end of a run. */
+function lastEnd(items: readonly Item[]) {
+  for (let n = items.length - 1; n >= 0; n--) if (items[n].kind === 'finished') return n;
+  return -1;
+}
+
+/**
+ * Which approval was about which call: the same tool and input. The call comes first, except in a terminal, where the agent
+ * asks before its own record of the call is read.
+ */
+function questionsOf(items: readonly Item[]) {
+  const byTool = new Map<Item, Item>();
+  const taken = new Set<Item>();
+  const calls = new Map<string, Item[]>();
+  const early = new Map<string, Item[]>();
+  const join = (tool: Item, question: Item) => {
+    byTool.set(tool, question);
+    taken.add(question);
+  };
+  const about = (question: Item, tool: Item) => isAbout(question.request.input, tool.input);
+  for (const item of items) {
+    if (item.kind === 'tool') {
+      const question = early.get(item.name)?.find((one) => !taken.has(one) && about(one, item));
+      if (question) join(item, question);
+      append(calls, item.name, item);
+    } else if (item.kind === 'question') {
+      const name = item.request.tool_name;
+      const latest = (calls.get(name) ?? []).slice(-RECENT);
+      const tool = latest.findLast((one) => !byTool.has(one) && about(item, one));
+      if (tool) join(tool, item);
+      else append(early, name, item);
+    } else if (item.kind === 'prompt' || item.kind === 'finished') early.clear();
+  }
+  return { byTool, taken };
+}
+
+/** The number of recent calls that are searched for the call of an approval. */
+const RECENT = 20;
+
+function append(lists: Map<string, Item[]>, name: string, item: Item) {
+  const list = lists.get(name);
+  if (list) list.push(item);
+  else lists.set(name, [item]);
+}
+
+function toolRow(tool: Item, question: Item | undefined, isRunning: boolean): ToolRow {
+  const state = stateOf(tool, question?.answer, Boolean(question), isRunning);
+  const version = `${tool.version} ${question?.version ?? ''} ${state}`;
+  return { kind: 'tool', key: tool.key, seq: tool.seq, version, tool, state, question, children: [] };
+}
+
+function stateOf({ result, task }: Item, answer: any, isAsked: boolean, isRunning: boolean): ToolState {
+  if (answer?.decision === 'deny') return 'rejected';
+  if (task?.status === 'running' && isRunning) return 'running';
+  if (task?.status === 'failed') return 'failed';
+  if (task?.status === 'stopped' || task?.status === 'killed') return 'stopped';
+  if (result) return result.error ? 'failed' : 'done';
+  if (isAsked && !answer && isRunning) return 'waiting';
+  return isRunning ? 'running' : 'stopped';
+}
+
+/** What a person should see without unfolding anything. */
+function standsAlone(row: ToolRow) {
+  const kind = kindOf(row.tool as any);
+  const answer = row.question?.answer;
+  return (
+    // Rejected, withdrawn, overruled, or not as it was proposed.
+    (answer && (answer.decision !== 'allow' || answer.edited)) ||
+    row.tool.result?.images?.length > 0 ||
+    kind === 'question' ||
+    kind === 'plan' ||
+    kind === 'agent' ||
+    kind === 'todo'
+  );
+}
+
+const isQuiet = (row: Row) => row.kind === 'item' && row.item.kind === 'thinking';
+
+function grouped(rows: Row[], used: Set<string>): Row[] {
+  const found: Row[] = [];
+  let open: (ToolRow | ItemRow)[] = [];
+  const close = () => {
+    if (open.filter((row) => row.kind === 'tool').length > 1) found.push(group(open, used));
+    else found.push(...open);
+    open = [];
+  };
+  for (const row of rows) {
+    if (row.kind === 'tool') {
+      row.children = grouped(row.children, used);
+      if (row.children.length) row.version += ` ${row.children.map((child) => child.version).join()}`;
+    }
+    if ((row.kind === 'tool' && !standsAlone(row)) || isQuiet(row)) open.push(row as ToolRow | ItemRow);
+    else {
+      close();
+      found.push(row);
+    }
+  }
+  close();
+  return found;
+}
+
+function group(rows: (ToolRow | ItemRow)[], used: Set<string>): GroupRow {
+  const items = rows.map((row) => (row.kind === 'tool' ? row.tool : row.item));
+  // One that was split gives its key to the first of its parts.
+  const known = items.map((item) => groups.get(item)).find((one) => one !== undefined && !used.has(one));
+  const key = known ?? `group ${items[0].key}`;
+  used.add(key);
+  for (const item of items) groups.set(item, key);
+  return { kind: 'group', key, seq: items[0].seq, version: rows.map((row) => row.version).join(), rows };
+}
+
+/** The row that shows a record, or one that is near. */
+export function rowAt(rows: readonly Row[], seq: number): Row | undefined {
+  let found: Row | undefined;
+  for (const row of rows) {
+    if (row.seq > seq) break;
+    found = row;
+  }
+  return found ?? rows[0];
+}
+
+const dayOf = (row: Row) => {
+  const time = row.kind === 'item' ? row.item.timestamp : row.kind === 'tool' ? row.tool.timestamp : undefined;
+  return typeof time === 'string' ? new Date(time) : undefined;
+};
+
+/** Adds a divider where a new day begins, except for the current day at the top. */
+export function withDays(rows: readonly Row[], now = new Date()): Row[] {
+  const found: Row[] = [];
+  let last = now.toDateString();
+  for (const row of rows) {
+    const day = dayOf(row);
+    if (day && day.toDateString() !== last) {
+      last = day.toDateString();
+      const year = day.getFullYear() === now.getFullYear() ? undefined : 'numeric';
+      const text =
+        last === now.toDateString()
+          ? 'Today'
+          : day.toLocaleDateString(undefined, { weekday: 'long', day: 'numeric', month: 'long', year });
+      const item = { key: `day ${row.key}`, seq: row.seq, kind: 'day', version: 0, text };
+      found.push({ kind: 'item', key: item.key, seq: row.seq, version: '', item });
+    }
+    found.push(row);
+  }
+  return found;
+}
+
+/** The prompts, for the outline. */
+export const promptsOf = (items: readonly Item[]) => items.filter((item) => item.kind === 'prompt');

@@ -1,0 +1,42 @@
+// How an approval ended, in words. Pure.
+
+import { planIn } from '../approvals/input.ts';
+
+/** Why no answer is needed any more; a question that was answered in the terminal was not withdrawn. */
+function withdrawn(reason: string) {
+  return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason)
+    ? `${reason[0].toUpperCase()}${reason.slice(1)}`
+    : `Withdrawn: ${reason}`;
+}
+
+/** What a person has chosen or written for each question of an agent; undefined if it is not known. */
+export function answersOf(answer: any, request: any): [string, string][] | undefined {
+  const given = request?.tool_name === 'AskUserQuestion' ? answer?.updated_input?.answers : undefined;
+  if (typeof given !== 'object' || given === null) return undefined;
+  const words = (value: any) => (Array.isArray(value) ? value.join(', ') : String(value));
+  return Object.entries(given).map(([question, value]) => [question, words(value)]);
+}
+
+export type Settled = { shape: 'check' | 'cross' | 'back' | 'help'; words: string; kind: '' | 'yes' | 'no' };
+
+/**
+ * The line for a settled approval.
+ * @param isMine it was given from this window
+ */
+export function settledWords(answer: any, request?: any, isMine: boolean = false): Settled {
+  if (!answer) return { shape: 'help', words: 'Not answered', kind: '' };
+  if (answer.reason !== undefined) return { shape: 'back', words: withdrawn(answer.reason), kind: '' };
+  const by = isMine ? 'you' : answer.by;
+  const message = answer.message ? `: “${answer.message}”` : '';
+  const plan = request && planIn(request) !== undefined;
+  if (answer.decision !== 'allow')
+    return { shape: 'cross', words: `${plan ? 'Plan rejected' : 'Rejected'} by ${by}${message}`, kind: 'no' };
+  const answers = answersOf(answer, request);
+  if (answers) {
+    const words = `Answered by ${by}: ${answers.map(([, value]) => value).join('; ')}`;
+    return { shape: 'check', words, kind: 'yes' };
+  }
+  if (answer.edited)
+    return { shape: 'check', words: isMine ? 'Accepted with your edits' : `Accepted with edits by ${by}`, kind: 'yes' };
+  return { shape: 'check', words: `${plan ? 'Plan approved' : 'Accepted'} by ${by}`, kind: 'yes' };
+}

@@ -1,0 +1,228 @@
+// A tool call in words: what is done to what. Pure.
+
+import { isObject } from '../approvals/input.ts';
+import { baseName, shownPath } from '../ui/dom.ts';
+
+export type ToolKind =
+  | 'read'
+  | 'edit'
+  | 'write'
+  | 'command'
+  | 'search'
+  | 'find'
+  | 'fetch'
+  | 'web'
+  | 'agent'
+  | 'todo'
+  | 'question'
+  | 'plan'
+  | 'output'
+  | 'stop'
+  | 'delete'
+  | 'move'
+  | 'skill'
+  | 'other';
+
+/** Beside the fields of the item: what the words need. */
+export type Call = { name: string; input: any };
+
+const KINDS: Record<string, ToolKind> = {
+  Read: 'read',
+  NotebookRead: 'read',
+  Edit: 'edit',
+  MultiEdit: 'edit',
+  NotebookEdit: 'edit',
+  Write: 'write',
+  Bash: 'command',
+  PowerShell: 'command',
+  Grep: 'search',
+  Glob: 'find',
+  LS: 'find',
+  WebFetch: 'fetch',
+  WebSearch: 'web',
+  Task: 'agent',
+  Agent: 'agent',
+  TodoWrite: 'todo',
+  AskUserQuestion: 'question',
+  ExitPlanMode: 'plan',
+  BashOutput: 'output',
+  TaskOutput: 'output',
+  KillShell: 'stop',
+  KillBash: 'stop',
+  TaskStop: 'stop',
+  Skill: 'skill',
+  SlashCommand: 'skill',
+};
+
+/** Kinds of tool calls of the Agent Client Protocol. */
+const ACP: Record<string, ToolKind> = {
+  read: 'read',
+  edit: 'edit',
+  delete: 'delete',
+  move: 'move',
+  search: 'search',
+  execute: 'command',
+  fetch: 'fetch',
+};
+
+export function kindOf({ name, input }: Call): ToolKind {
+  if (isObject(input) && typeof input.toolCallId === 'string')
+    return Object.hasOwn(ACP, input.kind) ? ACP[input.kind] : 'other';
+  return Object.hasOwn(KINDS, name) ? KINDS[name] : 'other';
+}
+
+/** Now, and when it is over. */
+const VERBS: Record<ToolKind, [string, string]> = {
+  read: ['Reading', 'Read'],
+  edit: ['Editing', 'Edited'],
+  write: ['Writing', 'Wrote'],
+  command: ['Running', 'Ran'],
+  search: ['Searching for', 'Searched for'],
+  find: ['Looking for', 'Looked for'],
+  fetch: ['Fetching', 'Fetched'],
+  web: ['Searching the web for', 'Searched the web for'],
+  agent: ['Running agent', 'Ran agent'],
+  todo: ['Updating the to-do list', 'Updated the to-do list'],
+  question: ['Asking', 'Asked'],
+  plan: ['Presenting the plan', 'Presented the plan'],
+  output: ['Reading output of', 'Read output of'],
+  stop: ['Stopping', 'Stopped'],
+  delete: ['Deleting', 'Deleted'],
+  move: ['Moving', 'Moved'],
+  skill: ['Using skill', 'Used skill'],
+  other: ['Using', 'Used'],
+};
+
+/** Before it is allowed to run, and where it never ran. */
+const WANTED: Partial<Record<ToolKind, string>> = {
+  read: 'Read',
+  edit: 'Edit',
+  write: 'Write',
+  command: 'Run',
+  search: 'Search for',
+  find: 'Look for',
+  fetch: 'Fetch',
+  web: 'Search the web for',
+  agent: 'Run agent',
+  delete: 'Delete',
+  move: 'Move',
+  other: 'Use',
+};
+
+export type ToolState = 'running' | 'waiting' | 'done' | 'failed' | 'rejected' | 'stopped';
+
+export function verb(call: Call, state: ToolState) {
+  const kind = kindOf(call);
+  if (state === 'waiting' || state === 'rejected') return WANTED[kind] ?? VERBS[kind][0];
+  return VERBS[kind][state === 'running' ? 0 : 1];
+}
+
+const text = (value: any) => (typeof value === 'string' && value ? value : undefined);
+
+/** The first line, at most so long that a row can show it. */
+const short = (value: string) => value.trim().split('\n', 1)[0].slice(0, 200);
+
+/** The file of a call, and where in it. */
+export function fileIn({ input }: Call): { path: string; line?: number } | undefined {
+  if (!isObject(input)) return undefined;
+  const location = Array.isArray(input.locations) ? input.locations[0] : undefined;
+  const path = text(input.file_path) ?? text(input.notebook_path) ?? text(location?.path);
+  if (!path) return undefined;
+  const line = Number.isInteger(input.offset) ? input.offset : location?.line;
+  return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
+}
+
+/** What it is done to; `code`: as it is written in a program. */
+export function subject(call: Call, root: string): { words: string; code: boolean } {
+  const { name } = call;
+  const input = isObject(call.input) ? call.input : {};
+  const kind = kindOf(call);
+  const code = (words: string | undefined) => ({ words: short(words ?? ''), code: true });
+  const plain = (words: string | undefined) => ({ words: short(words ?? ''), code: false });
+  const file = fileIn(call);
+  switch (kind) {
+    case 'search': {
+      const where = text(input.path) ?? text(input.glob);
+      const pattern = short(text(input.pattern) ?? text(input.title) ?? '');
+      return code(where ? `${pattern} in ${shownPath(where, root)}` : pattern);
+    }
+    case 'find':
+      return code(text(input.pattern) ?? (text(input.path) && shownPath(input.path, root)));
+    case 'command':
+      return code(text(input.command) ?? text(input.title));
+    case 'fetch':
+      return code(text(input.url) ?? text(input.title));
+    case 'web':
+      return plain(text(input.query) && `“${input.query}”`);
+    case 'agent':
+      return plain(text(input.description) ?? text(input.subagent_type) ?? text(input.prompt));
+    case 'question':
+      return plain(text(input.questions?.[0]?.question));
+    case 'output':
+    case 'stop':
+      return code(text(input.bash_id) ?? text(input.shell_id) ?? text(input.task_id));
+    case 'skill':
+      return code(text(input.skill) ?? text(input.command) ?? text(input.name));
+    case 'todo':
+    case 'plan':
+      return plain('');
+    default:
+  }
+  if (file) {
+    const path = shownPath(file.path, root);
+    const { offset, limit } = input;
+    const lines =
+      kind === 'read' && Number.isInteger(offset)
+        ? `:${offset}${Number.isInteger(limit) ? `–${offset + limit - 1}` : ''}`
+        : '';
+    return code(`${path}${lines}`);
+  }
+  if (text(input.title) && typeof input.toolCallId === 'string') return code(input.title);
+  const tool = /^mcp__(.+?)__(.+)$/.exec(name);
+  const what = Object.values(input).find((value) => text(value)) as string | undefined;
+  return plain(`${tool ? `${tool[2]} (${tool[1]})` : name}${what ? `: ${short(what)}` : ''}`);
+}
+
+const NOUNS: Partial<Record<ToolKind, [string, string, string]>> = {
+  read: ['read', 'file', 'files'],
+  edit: ['edited', 'file', 'files'],
+  write: ['wrote', 'file', 'files'],
+  command: ['ran', 'command', 'commands'],
+  search: ['searched', 'time', 'times'],
+  find: ['looked for files', 'time', 'times'],
+  fetch: ['fetched', 'page', 'pages'],
+  web: ['searched the web', 'time', 'times'],
+  agent: ['ran', 'agent', 'agents'],
+  delete: ['deleted', 'file', 'files'],
+  move: ['moved', 'file', 'files'],
+};
+
+/** "Read 8 files, ran 6 commands": the calls that are over, in the order of their first. */
+export function groupWords(calls: (Call & { state: ToolState })[]): string {
+  const counts = new Map<ToolKind, { times: number; files: Set<string> }>();
+  for (const call of calls) {
+    if (call.state === 'running' || call.state === 'waiting') continue;
+    const kind = kindOf(call);
+    const one = counts.get(kind) ?? { times: 0, files: new Set() };
+    one.times++;
+    one.files.add(fileIn(call)?.path ?? `${one.times}`);
+    counts.set(kind, one);
+  }
+  const words = [...counts].map(([kind, { times, files }]) => {
+    if (kind === 'todo') return 'updated the to-do list';
+    const noun = NOUNS[kind];
+    if (!noun) return times === 1 ? 'used 1 tool' : `used ${times} tools`;
+    const count = noun[1] === 'file' ? files.size : times;
+    if (noun[1] === 'time') return count === 1 ? noun[0] : `${noun[0]} ${count} times`;
+    return `${noun[0]} ${count} ${count === 1 ? noun[1] : noun[2]}`;
+  });
+  const all = words.join(', ');
+  return all && `${all[0].toUpperCase()}${all.slice(1)}`;
+}
+
+/** One line about a call: "Running npm test" while it runs, "Run npm test" while it waits. */
+export function nowWords(call: Call, root: string, state: ToolState = 'running') {
+  const kind = kindOf(call);
+  const { words } = subject(call, root);
+  return `${verb(call, state)} ${kind === 'read' || kind === 'edit' || kind === 'write' ? baseName(words) : words}`.trim();
+}

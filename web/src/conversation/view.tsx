@@ -1,0 +1,580 @@
+// The view of one session: its history, the streaming answer, open approvals, and the message box.
+
+import { signal } from '@preact/signals';
+import { createRef, render } from 'preact';
+
+import { ApprovalCard } from '../approvals/card.tsx';
+import { Current } from '../approvals/current.ts';
+import { agentName, MODES } from '../projects/words.ts';
+import type { Client } from '../protocol/client.ts';
+import { Foot } from '../run/foot.tsx';
+import type { Conversation } from '../state/conversation.ts';
+import * as kept from '../state/kept.ts';
+import type { Reviews } from '../state/reviews.ts';
+import * as markdown from '../text/blocks.ts';
+import { Button, Text } from '../ui/elements.tsx';
+import { WindowList } from '../ui/window-list.ts';
+import { rowView } from './items.tsx';
+import { Live } from './live.tsx';
+import { type Entry, Outline } from './outline.tsx';
+import { promptsOf, type Row, rowAt, rowsOf, withDays } from './rows.ts';
+import type { World } from './world.ts';
+import { counted } from '../ui/dom.ts';
+
+export { listenForStop } from '../run/foot.tsx';
+
+// Beside the first connection, not after it.
+void markdown.load();
+
+/** Milliseconds for which the target of a jump is highlighted. */
+const FOUND = 2_000;
+
+type PageWorld = {
+  said: (text: string, kind?: string) => void;
+  failed: (error: any) => void;
+  fork: (project: any) => void;
+  openFile?: (path: string, line?: number) => void;
+  openReview: () => void;
+  reviews: Reviews;
+  resume: (session: string) => void;
+};
+
+/** What is shown around the list of messages and the approvals. */
+type Look = {
+  isEmpty: boolean;
+  isInTerminal: boolean;
+  /** The agent changes files without asking. */
+  isCareless: boolean;
+  /** The beginning of the history has been deleted. */
+  isCut: boolean;
+  /** The agent is working, and whether it has not written anything yet. */
+  isLive: boolean;
+  isSilent: boolean;
+  /** The button to the end, in words; '' where it is not needed. */
+  jump: string;
+  /** The permission mode of a session in a terminal. */
+  mode: string;
+  modeIsCareless: boolean;
+  outline?: { entries: Entry[]; older?: () => Promise<unknown> };
+};
+
+const LOOK: Look = {
+  isEmpty: true,
+  isInTerminal: false,
+  isCareless: false,
+  isCut: false,
+  isLive: false,
+  isSilent: true,
+  jump: '',
+  mode: '',
+  modeIsCareless: false,
+};
+
+export class ConversationView {
+  client: Client;
+  id: string;
+  /** An earlier session of the project, which can only be read or resumed. */
+  session: string | undefined;
+  world: PageWorld;
+  element = document.createElement('section');
+  /** Controls of this view in the header of the page. */
+  tools = document.createElement('div');
+  scroller: HTMLElement;
+  list: WindowList;
+  current: Current<ApprovalCard>;
+  foot: Foot;
+  /** The answer that is streaming. */
+  live: Live;
+  _resized: ResizeObserver;
+  _cards: Map<string, ApprovalCard> = new Map();
+  _unfolded: Set<string> = new Set();
+  /** The run that has ended last, of those that are here. */
+  _lastRun = signal('');
+  _look = LOOK;
+  /** What approvals and the foot were drawn for; undefined while the project is not known. */
+  _drawn: string | undefined;
+  _rowsLook: string | undefined;
+  _rowsOf: Conversation | undefined;
+  /** The rows for which kept words were looked at. */
+  _keptLook: string | undefined;
+  /** Messages can be drawn; until then, only the message box is there. */
+  _canDraw = markdown.isLoaded();
+  _isDisposed = false;
+  /** The number of a record to go to once the conversation is there. */
+  _wanted: number | undefined;
+  _places = {
+    scroller: createRef<HTMLDivElement>(),
+    items: createRef<HTMLDivElement>(),
+    spoken: createRef<HTMLDivElement>(),
+    open: createRef<HTMLElement>(),
+    foot: createRef<HTMLDivElement>(),
+  };
+
+  constructor(client: Client, id: string, world: PageWorld, session?: string) {
+    this.client = client;
+    this.id = id;
+    this.session = session;
+    this.world = world;
+    this.element.className = 'conversation';
+    this.element.setAttribute('aria-label', 'Project');
+    this.tools.className = 'tools';
+    this._draw();
+    const { scroller, items, spoken, open, foot } = this._places;
+    this.scroller = scroller.current as HTMLElement;
+    this.live = new Live(spoken.current as HTMLElement, world.openFile);
+    this.current = new Current(this.scroller, () =>
+      [...this._cards.values()].filter((card) => card.element.isConnected),
+    );
+    this.foot = new Foot(client, id, { ...world, session, toEnd: () => this.list.toEnd() });
+    foot.current?.append(this.foot.element);
+    this.list = new WindowList(this.scroller, items.current as HTMLElement, {
+      render: (row, node) => rowView(row, this._itemWorld(), node),
+      gone: (node) => render(null, node),
+      older: () => client.older(),
+      newer: () => client.newer(),
+      moved: () => this._moved(),
+      keep: () => this.current.card?.element,
+    });
+    this._resized = new ResizeObserver(() => {
+      const { scrollTop } = this.scroller;
+      this.list.settle();
+      this.current.look(this.scroller.scrollTop !== scrollTop);
+    });
+    this._resized.observe(open.current as HTMLElement);
+    // What grows above an approval moves its buttons.
+    this._resized.observe(items.current as HTMLElement);
+    this.redraw();
+    this.update();
+    if (!this._canDraw)
+      void markdown.load().then(() => {
+        this._canDraw = true;
+        if (!this._isDisposed) this.update();
+      });
+  }
+
+  /** Renders synchronously, because the layout is measured right afterwards. */
+  _draw() {
+    render(<Frame view={this} look={this._look} />, this.element);
+    render(<HeadTools view={this} look={this._look} />, this.tools);
+  }
+
+  _show(more: Partial<Look>) {
+    const look = { ...this._look, ...more };
+    if ((Object.keys(more) as (keyof Look)[]).every((name) => this._look[name] === look[name])) return;
+    this._look = look;
+    this._draw();
+  }
+
+  /** Called when the project or this device's rights have become known or changed: controls appear and disappear. */
+  redraw() {
+    if (this._project) this._drawn = this._kind;
+    this._show({ isCareless: this._project?.asks === false, isInTerminal: Boolean(this._project?.desk) });
+    this._drawMode();
+    for (const card of this._cards.values()) card.redraw();
+    this.tick();
+  }
+
+  /** The message box. */
+  get composer() {
+    return this.foot.composer;
+  }
+
+  /** Changes whenever the available controls change. */
+  get _kind() {
+    const { desk, modes } = this._project ?? {};
+    return `${desk?.state} ${desk?.prompts} ${modes}`;
+  }
+
+  _itemWorld(): World {
+    const { client } = this;
+    const ask = (type: string) =>
+      this.foot.may(type) ? (run_id: string) => client.command(type, { run_id }).then(({ data }) => data) : undefined;
+    return {
+      root: this._project?.path ?? '',
+      me: client.name,
+      isMine: (answer: any) => client.isMine(answer),
+      called: (answer: any) => client.called(answer).replace(/^Another/, 'another'),
+      unfolded: this._unfolded,
+      openFile: client.may('file_read') ? this.world.openFile : undefined,
+      adopt: (text: string) => this.live.take(text),
+      whole: (blob: string) => this._whole(blob),
+      image: (id: string) => client.bytes(`${this.id}:${id}`).catch(() => undefined),
+      changes: ask('run_changes'),
+      revert: ask('run_revert'),
+      review: this.session === undefined && client.may('review_get') ? (run) => this._mayReview(run) : undefined,
+      openReview: this.world.openReview,
+    };
+  }
+
+  /** Whether the review is open, and this is the latest run in it. Read while a row is drawn: it is drawn again with another answer. */
+  _mayReview(run: string) {
+    return this._lastRun.value === run && this.world.reviews.open(this.id) !== undefined;
+  }
+
+  /** Whether the conversation is known, and can be drawn. */
+  get _hasJoined() {
+    return this._canDraw && this.client.conversation?.joined === true;
+  }
+
+  get _project() {
+    return this.client.projects.all.get(this.id);
+  }
+
+  /** A step by keys to an element of the conversation. */
+  choose(element: HTMLElement) {
+    const card = [...this._cards.values()].find((one) => one.element === element);
+    if (card && !card.answered) this.current.choose(card);
+    this.current.arm();
+    this._count();
+  }
+
+  /** What is typed goes into the prompt box, where there is one. */
+  type() {
+    if (!this.composer.element.hidden) this.composer.area.focus();
+  }
+
+  update() {
+    const conversation = this.client.conversation;
+    if (!conversation || conversation.id !== this.id || conversation.session !== this.session) return;
+    // Until the conversation has joined, the previous content stays: missing records are not known to be gone.
+    const joined = this._hasJoined;
+    const { scrollTop } = this.scroller;
+    // An item that can't be drawn must not stop the others, least of all an approval.
+    const parts = [
+      () => joined && this._drawRows(conversation),
+      () => joined && this._drawLive(conversation),
+      () => joined && this._drawCards(conversation),
+      () => joined && this._drawKept(conversation),
+      () => void (this._project && this._drawn !== this._kind && this.redraw()),
+      () => this.tick(),
+      () => this._drawMode(),
+      () =>
+        this._show({
+          isCut: conversation.beginsLate(this._project),
+          isEmpty:
+            joined &&
+            conversation.items.length === 0 &&
+            !(conversation.cursor > 0 && conversation.before !== null) &&
+            this.client.unsent.length === 0,
+        }),
+      () => this.list.settle(),
+      () => this._moved(),
+      () => void this.current.look(this.scroller.scrollTop !== scrollTop),
+      () => void (this._look.outline && this.showOutline()),
+      () => {
+        if (this._wanted !== undefined && joined) void this.goTo(this._wanted);
+      },
+    ];
+    for (const part of parts) {
+      try {
+        part();
+      } catch (error) {
+        console.error(error);
+      }
+    }
+  }
+
+  toLatest() {
+    void this.client.latest().then(() => {
+      this.update();
+      const { card } = this.current;
+      if (card) this.list.reveal(card.element);
+      else this.list.toEnd();
+    }, this.world.failed);
+  }
+
+  /** Updates what depends on the time. */
+  tick() {
+    this.foot.draw();
+  }
+
+  stop() {
+    this.foot.stop();
+  }
+
+  _moved() {
+    const conversation = this.client.conversation;
+    const waiting = [...this._cards.values()].filter((card) => !card.answered).length;
+    const words = waiting ? counted(waiting, 'approval') : 'Jump to latest';
+    // Never over the buttons of an approval.
+    const isThere = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
+    this._show({ jump: isThere ? '' : words });
+  }
+
+  /** The mode of a terminal session. Other sessions show theirs in the message box. */
+  _drawMode() {
+    const { desk } = this._project ?? {};
+    if (!desk) return;
+    const isCareless = desk.asks === false;
+    const mode = isCareless ? 'Asks rarely' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
+    this._show({ mode, modeIsCareless: isCareless });
+  }
+
+  _rows({ items, run }: Conversation): Row[] {
+    const desk = this._project?.desk;
+    return withDays(rowsOf(items, Boolean(run) || desk?.state === 'working' || desk?.state === 'waiting'));
+  }
+
+  /** Skips the work if no row has changed, as while an answer streams. */
+  _drawRows(conversation: Conversation) {
+    const { items, run } = conversation;
+    const versions = items.reduce((sum, item) => sum + item.version, 0);
+    const look = [items.length, items[0]?.key, items[items.length - 1]?.key, versions, Boolean(run), this._kind].join();
+    if (this._rowsLook === look && this._rowsOf === conversation) return;
+    this._rowsLook = look;
+    this._rowsOf = conversation;
+    this._lastRun.value = items.findLast((item) => item.kind === 'finished')?.run_id ?? '';
+    this.list.update(this._rows(conversation));
+  }
+
+  _drawLive({ live, run, open }: Conversation) {
+    this._show({ isLive: Boolean(live) || (Boolean(run) && !open.size), isSilent: !live });
+    if (live) this.live.update(live);
+    else if (this.live.text) this.live.clear();
+  }
+
+  /** To the record of this number, or the one before it that is shown. */
+  async goTo(seq: number) {
+    this._wanted = undefined;
+    if (!this._hasJoined) {
+      this._wanted = seq;
+      return;
+    }
+    try {
+      if (!(await this.client.around(seq))) return;
+    } catch (error) {
+      this.world.failed(error);
+      return;
+    }
+    const { conversation } = this.client;
+    if (!conversation || conversation.id !== this.id) return;
+    const rows = this._rows(conversation);
+    const row = rowAt(rows, seq);
+    this.list.follows = false;
+    this.list.update(rows);
+    const node = row && this.list.goTo(row.key);
+    if (!node) return;
+    node.tabIndex = -1;
+    node.focus({ preventScroll: true });
+    node.classList.add('found');
+    setTimeout(() => node.classList.remove('found'), FOUND);
+  }
+
+  /** The list of prompts, from which one can jump. */
+  showOutline() {
+    const { conversation } = this.client;
+    if (!conversation) return;
+    const entries = promptsOf(conversation.items).map(({ seq, text, timestamp }) => ({
+      seq,
+      text: String(text),
+      time: timestamp,
+    }));
+    const first = this._project?.first_seq ?? 1;
+    const older = conversation.first > first ? () => this.client.older() : undefined;
+    this._show({ outline: { entries, older } });
+  }
+
+  closeOutline() {
+    this._show({ outline: undefined });
+  }
+
+  _drawCards(conversation: Conversation) {
+    const before = [...this._cards.values()];
+    const wasInSight = this.current.isInSight;
+    let isMine = false;
+    for (const [id, card] of this._cards) {
+      const request = conversation.open.get(id);
+      if (request && card.answered) card.revive(request);
+      if (request) continue;
+      if (!card.element.parentNode) this._cards.delete(id);
+      else if (!card.answered) {
+        const answer = conversation.answerTo(id);
+        const mine = this._isMine(id, answer);
+        isMine ||= mine;
+        if (!mine && answer?.by)
+          this.world.said(
+            `${this.client.called(answer)} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} this.`,
+          );
+        if (card.isDirty && !mine)
+          card.settle(
+            answer ? { ...answer, by: answer.by && this.client.called(answer) } : { reason: 'the server restarted' },
+          );
+        else {
+          card.remove();
+          this._cards.delete(id);
+        }
+      }
+    }
+    for (const [id, request] of conversation.open) if (!this._cards.has(id)) this._addCard(request);
+    const isOther = this.current.refresh(before);
+    this._count();
+    // After the last answer the work continues in the message box; on a touch screen that would open the keyboard.
+    if (
+      isMine &&
+      !this.current.card &&
+      document.activeElement === document.body &&
+      matchMedia('(hover: hover)').matches
+    )
+      this.type();
+    // The next one comes into view only if the one before was read or answered: a reader who is elsewhere stays there.
+    if (!isOther || !this.current.card) return;
+    if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
+    if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
+  }
+
+  /** Words for an approval that was answered elsewhere, maybe while another session was shown here. */
+  _drawKept(conversation: Conversation) {
+    // Answers arrive as records, so the drafts in the browser's storage are only read again when there are new ones.
+    if (this._keptLook === this._rowsLook) return;
+    this._keptLook = this._rowsLook;
+    for (const id of kept.answers()) {
+      const question = conversation.questionOf(id);
+      const answer = question?.answer;
+      if (!answer || this._cards.has(id)) continue;
+      if (this._isMine(id, answer)) kept.keepAnswer(id, null);
+      else {
+        // In the history the time is the record's.
+        const card = this._addCard({ created_at: question.timestamp, ...question.request });
+        card.settle({ ...answer, by: answer.by && this.client.called(answer) });
+      }
+    }
+  }
+
+  /** Whether an approval was answered from this window, or from it before it was loaded again. */
+  _isMine(id: string, answer: any) {
+    const { sent } = kept.answer(id);
+    return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);
+  }
+
+  _addCard(request: any) {
+    const card = new ApprovalCard(request, {
+      root: this._project?.path ?? '',
+      agent: agentName(this._project?.agent ?? ''),
+      may: (type: string) => this.client.may(type),
+      answer: (asked: any, answer: any) => this._answer(asked, answer),
+      whole: (blob: string) => this._whole(blob),
+      connection: () => this.client.hello?.client_id,
+    });
+    this._cards.set(request.approval_id, card);
+    this._places.open.current?.append(card.element);
+    this.current.watch(card.element);
+    return card;
+  }
+
+  /** Releases everything that was rendered. Drafts are kept. */
+  dispose() {
+    this._isDisposed = true;
+    this._resized.disconnect();
+    this.current.dispose();
+    this.list.dispose();
+    for (const card of this._cards.values()) card.remove();
+    this._cards.clear();
+    this.live.clear();
+    this.foot.dispose();
+    render(null, this.element);
+    render(null, this.tools);
+  }
+
+  /** "2 of 4", on each card that waits. */
+  _count() {
+    const open = [...this._cards.values()].filter((card) => !card.answered);
+    open.forEach((card, index) => card.count(index + 1, open.length));
+  }
+
+  async _answer(request: any, answer: any) {
+    try {
+      await this.client.answer(request, answer);
+    } catch (error) {
+      this.world.failed(error);
+      throw error;
+    }
+  }
+
+  async _whole(blob: string) {
+    try {
+      return await this.client.whole(blob);
+    } catch (error) {
+      this.world.failed(error);
+      throw error;
+    }
+  }
+}
+
+/** Enter unfolds the focused message. */
+function unfold(event: KeyboardEvent) {
+  const target = event.target as HTMLElement;
+  if (event.key !== 'Enter' || event.ctrlKey || event.metaKey || !target.classList.contains('item')) return;
+  event.preventDefault();
+  target.querySelector('summary')?.click();
+}
+
+/** The static frame. The view fills the list, the streaming answer, the approvals and the foot itself. */
+function Frame({ view, look }: { view: ConversationView; look: Look }) {
+  const { scroller, items, spoken, open, foot } = view._places;
+  const { outline } = look;
+  return (
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: keys scroll only what has the focus */}
+      <div ref={scroller} class="scroller" tabIndex={0} role="log" aria-label="Conversation" onKeyDown={unfold}>
+        <div class="column">
+          <div class="empty" hidden={!look.isEmpty}>
+            <p>No messages yet</p>
+            <p class="hint">
+              {look.isInTerminal
+                ? 'What happens in the terminal is shown here.'
+                : look.isCareless
+                  ? 'Tell the agent what to do. It changes files without asking.'
+                  : 'Tell the agent what to do. It asks before changing files.'}
+            </p>
+          </div>
+          <p class="divider" hidden={!look.isCut}>
+            Earlier messages have been deleted
+          </p>
+          <div ref={items} class="items" />
+          <article class="item said live" aria-hidden="true" hidden={!look.isLive}>
+            <div ref={spoken} />
+            <p class="hint" hidden={!look.isSilent}>
+              <span class="pulse" />
+            </p>
+          </article>
+          <section ref={open} class="open" aria-label="Waiting for you" />
+        </div>
+      </div>
+      {outline && (
+        <Outline
+          {...outline}
+          close={() => view.closeOutline()}
+          goTo={(seq) => {
+            view.closeOutline();
+            void view.goTo(seq);
+          }}
+        />
+      )}
+      <div ref={foot} class="foot">
+        <Button
+          label={look.jump || 'Jump to latest'}
+          icon="down"
+          class="jump"
+          hidden={!look.jump}
+          onClick={() => view.toLatest()}
+        />
+      </div>
+    </>
+  );
+}
+
+function HeadTools({ view, look }: { view: ConversationView; look: Look }) {
+  return (
+    <>
+      <Button label="Messages" icon="list" bare class="quiet outline-button" onClick={() => view.showOutline()} />
+      {look.mode && (
+        <span
+          class={`tag ${look.modeIsCareless ? 'careless' : ''}`}
+          title="Permission mode (change it in the terminal)"
+        >
+          <Text line>{look.mode}</Text>
+        </span>
+      )}
+    </>
+  );
+}

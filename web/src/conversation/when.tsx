@@ -1,0 +1,12 @@
+// The time of something in the history; the whole date is its title.
+
+const clock = (time: string) => new Date(time).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
+
+export function When({ time }: { time: string | undefined }) {
+  if (!time) return null;
+  return (
+    <time dateTime={time} title={new Date(time).toLocaleString()}>
+      {clock(time)}
+    </time>
+  );
+}

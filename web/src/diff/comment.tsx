@@ -1,0 +1,66 @@
+// A comment on a line of a difference or on a part of a plan.
+
+import type { ComponentChild } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+
+import { Button } from '../ui/elements.tsx';
+
+/** Comments on lines of a file. */
+export type Comments = {
+  get: (path: string, line: string) => string | undefined;
+  /** `quote`: the line itself. An empty text removes the comment. */
+  set: (path: string, line: string, text: string, quote: string) => void;
+};
+
+/** What belongs to lines of a difference: a line is "12", or "−12" for one of the old text. These read signals. */
+export type Notes = {
+  /** Begins to write about a line; undefined where nobody may. `isRange`: about all lines to it from where it was begun before. */
+  begin?: (line: string, isRange: boolean) => void;
+  below: (line: string) => ComponentChild[] | undefined;
+  isMarked: (line: string) => boolean;
+};
+
+/** A comment that is sent with the rejection. */
+export function Comment({
+  label,
+  text,
+  change,
+  close,
+}: {
+  label: string;
+  text: string;
+  change: (text: string) => void;
+  close: () => void;
+}) {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const isNew = useRef(!text);
+  useEffect(() => {
+    if (isNew.current) area.current?.focus();
+  }, []);
+  const remove = () => {
+    // The button that began it: the last one before it.
+    const field = area.current as HTMLElement;
+    const buttons = [...(field.closest('.card')?.querySelectorAll<HTMLElement>('.comment') ?? [])];
+    buttons.findLast((one) => one.compareDocumentPosition(field) & Node.DOCUMENT_POSITION_FOLLOWING)?.focus();
+    change('');
+    close();
+  };
+  return (
+    <div class="comment-field">
+      <textarea
+        ref={area}
+        rows={2}
+        aria-label={label}
+        placeholder="Add a comment (sent when you reject)"
+        value={text}
+        onInput={(event) => change(event.currentTarget.value)}
+        onBlur={(event) => {
+          // Later: closing now would move what is being clicked from under the pointer.
+          if (!event.currentTarget.value.trim())
+            setTimeout(() => area.current && !area.current.value.trim() && close(), 300);
+        }}
+      />
+      <Button label="Remove comment" icon="cross" bare class="quiet" onClick={remove} />
+    </div>
+  );
+}

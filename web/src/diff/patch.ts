@@ -1,0 +1,81 @@
+// Parses unified diffs: those of git, and those that Claude Code reports for its edits. Pure.
+
+import { type Difference, markWords, type Row } from './lines.ts';
+
+/** What git reports about one file. `note`: a change that has no lines, such as its mode. */
+export type GitChange = Difference & { path: string; note: string };
+
+/** The files of a git diff; none if the text is not a diff. */
+export function filesIn(text: string): GitChange[] {
+  const files: GitChange[] = [];
+  const lines = text.split('\n');
+  if (lines[lines.length - 1] === '') lines.pop();
+  for (let n = 0; n < lines.length; ) {
+    const line = lines[n++];
+    const file = files[files.length - 1];
+    if (line.startsWith('diff --git '))
+      files.push({ path: pathIn(line), hunks: [], added: 0, removed: 0, both: true, note: '' });
+    else if (!file) continue;
+    else if (line.startsWith('+++ b/')) file.path = line.slice(6).replace(/\t$/, '');
+    else if (line.startsWith('Binary files ')) file.note = 'Binary file.';
+    else if (/^(new|deleted) file mode /.test(line)) file.both = false;
+    else if (/^(old|new) mode /.test(line)) file.note = 'File mode changed.';
+    else if (line.startsWith('@@ ')) {
+      const [, old, fresh] = /^@@ -(\d+)(?:,\d+)? \+(\d+)/.exec(line) ?? ['', '1', '1'];
+      const start = n;
+      while (n < lines.length && /^[ +\-\\]/.test(lines[n])) n++;
+      addHunk(file, Number(old), Number(fresh), lines.slice(start, n));
+    }
+  }
+  return files;
+}
+
+/** `diff --git a/x b/x`: both halves are the same path, since renames are not looked for. */
+function pathIn(line: string) {
+  const rest = line.slice('diff --git '.length);
+  return rest
+    .slice(0, (rest.length - 1) / 2)
+    .replace(/^"?a\//, '')
+    .replace(/"$/, '');
+}
+
+/** The patch that Claude Code reports with an edit, with the numbers of the file's lines; undefined if it is not one. */
+export function patchIn(patch: any): Difference | undefined {
+  if (!Array.isArray(patch) || !patch.length) return undefined;
+  const found: Difference = { hunks: [], added: 0, removed: 0, both: true };
+  for (const { oldStart, newStart, lines } of patch) {
+    if (!Number.isInteger(oldStart) || !Number.isInteger(newStart) || !Array.isArray(lines)) return undefined;
+    if (!lines.every((line) => typeof line === 'string')) return undefined;
+    addHunk(found, oldStart, newStart, lines);
+  }
+  return found;
+}
+
+/** Adds a hunk. `from` and `to`: the numbers of its first lines; each of `lines` begins with its sign. */
+function addHunk(change: Difference, from: number, to: number, lines: string[]) {
+  const last = change.hunks[change.hunks.length - 1]?.rows.findLast((row) => row.old);
+  const skipped = Math.max(0, from - (last?.old?.number ?? 0) - 1);
+  const rows: Row[] = [];
+  let open: Row[] = []; // removed lines that are not paired with an added one yet
+  for (const line of lines) {
+    const text = line.slice(1);
+    if (line[0] === '-') {
+      const row: Row = { kind: 'changed', old: { number: from++, text } };
+      open.push(row);
+      rows.push(row);
+      change.removed++;
+    } else if (line[0] === '+') {
+      const row = open.shift();
+      const side = { number: to++, text };
+      if (row?.old) {
+        row.new = side;
+        markWords(row.old, side);
+      } else rows.push({ kind: 'changed', new: side });
+      change.added++;
+    } else if (line[0] !== '\\') {
+      open = [];
+      rows.push({ kind: 'same', old: { number: from++, text }, new: { number: to++, text } });
+    }
+  }
+  change.hunks.push({ skipped, rows });
+}

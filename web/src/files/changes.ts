@@ -1,0 +1,28 @@
+// What has changed in a file since the last commit, as a difference and in words. Pure.
+
+import { compare, type Difference } from '../diff/lines.ts';
+import { filesIn } from '../diff/patch.ts';
+import type { FileChanges } from '../protocol/messages.ts';
+
+/** By the status of the file. */
+export const NOTES: Record<string, string> = {
+  '': 'The content is the same as in the last commit.',
+  A: 'New since the last commit.',
+  '?': 'New, and not tracked by git.',
+  D: 'Deleted since the last commit.',
+};
+
+/** The difference to show; undefined if no line differs, as in an unchanged file or a new or deleted empty one. */
+export function differenceOf({ status, old, new: fresh, diff }: FileChanges): Difference | undefined {
+  if (!status) return undefined;
+  const both = status === 'M';
+  const found = typeof diff === 'string' ? patched(diff) : compare(old ?? '', fresh ?? '');
+  if (!found?.hunks.length && !found?.end) return undefined;
+  // The end of a deleted file has not changed.
+  return { ...found, both, end: both ? found.end : '' };
+}
+
+/** What hunks without the names of files change. Numbers of unchanged lines between them can't be opened. */
+function patched(hunks: string): Difference | undefined {
+  return filesIn(`diff --git a/file b/file\n${hunks}`)[0];
+}

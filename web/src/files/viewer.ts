@@ -1,0 +1,57 @@
+// A file to read, in CodeMirror: it draws only the lines in sight, and searches in all of them.
+
+import { defaultKeymap } from '@codemirror/commands';
+import { search, searchKeymap } from '@codemirror/search';
+import { EditorSelection, EditorState } from '@codemirror/state';
+import { EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from '@codemirror/view';
+
+import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
+import * as kept from '../state/kept.ts';
+
+/** It fills its place, and scrolls by itself: only what is in sight is drawn. */
+const FILLS = EditorView.theme({ '&': { position: 'absolute', inset: '0', height: '100%', maxHeight: 'none' } });
+
+/** Characters of a file that is coloured. */
+const MOST = 1_000_000;
+
+/**
+ * Shows `text` in `root`, which has to be empty; returns what closes it.
+ * @param line the first one is 1; it is brought into view
+ */
+export function openViewer({
+  root,
+  path,
+  text,
+  line,
+}: {
+  root: ShadowRoot;
+  path: string;
+  text: string;
+  line?: number;
+}) {
+  const state = EditorState.create({
+    doc: text,
+    extensions: [
+      LOOK,
+      FILLS,
+      lineNumbers(),
+      highlightActiveLine(),
+      highlightActiveLineGutter(),
+      HIDDEN,
+      COLOURS,
+      search({ top: true }),
+      kept.setting('wrap') === 'off' ? [] : EditorView.lineWrapping,
+      EditorView.contentAttributes.of({ 'aria-label': path, tabindex: '0' }),
+      EditorView.editable.of(false),
+      EditorState.readOnly.of(true),
+      keymap.of([...searchKeymap, ...defaultKeymap.filter(({ key }) => key !== 'Escape')]),
+      text.length <= MOST ? coloursFor(path) : [],
+    ],
+  });
+  const view = new EditorView({ state, parent: root, root });
+  if (line) {
+    const at = view.state.doc.line(Math.min(line, view.state.doc.lines)).from;
+    view.dispatch({ selection: EditorSelection.cursor(at), effects: EditorView.scrollIntoView(at, { y: 'center' }) });
+  }
+  return () => view.destroy();
+}

@@ -1,0 +1,381 @@
+// The page: connects to the server, and shows what the address names.
+
+import './ui/gate.ts';
+
+import { signal } from '@preact/signals';
+import { render } from 'preact';
+
+import type { ConversationView } from './conversation/view.tsx';
+import * as push from './notifications/push.ts';
+import { title, watch } from './notifications/notices.ts';
+import { resume } from './projects/acts.tsx';
+import { addressOf } from './projects/rows.ts';
+import { Client } from './protocol/client.ts';
+import { codeIn, Connect, type Invitation } from './settings/connect.tsx';
+import { fileAddress, inProject } from './files/address.ts';
+import { reviewAddress } from './review/address.ts';
+import { applyTheme } from './settings/theme.ts';
+import { live } from './state/live.ts';
+import * as kept from './state/kept.ts';
+import { Reviews } from './state/reviews.ts';
+import { Sessions } from './state/sessions.ts';
+import { baseName } from './ui/dom.ts';
+import { nextWaiting } from './ui/next.ts';
+import { Confirm, overlay, Overlays } from './ui/overlays.tsx';
+import { Shell } from './ui/shell.tsx';
+import { listen } from './ui/shortcuts.ts';
+import { failed, said } from './ui/toasts.tsx';
+import { type Place, placeIn } from './ui/place.ts';
+import { type World, WorldContext } from './ui/world.ts';
+
+const socketUrl = () => `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/ws`;
+
+const client = new Client(() => new WebSocket(socketUrl()));
+const app = document.getElementById('app') as HTMLElement;
+
+/** The module that renders sessions. It loads while the page connects; the frame is shown before. */
+const drawing = { part: undefined as typeof import('./conversation/view.tsx') | undefined };
+
+/** The view of the session that is shown. */
+const view = signal<ConversationView | undefined>(undefined);
+
+let last: ConversationView | undefined;
+view.subscribe((now) => {
+  if (last !== now) last?.dispose();
+  last = now;
+});
+
+/** Why the server does not accept the token; undefined: it does, or nobody has asked. */
+const refused = signal<string | undefined>(undefined);
+
+/** What a link to pair this device has brought. */
+const invited = signal<Invitation | undefined>(undefined);
+
+/** Whether the sign-in form is shown. */
+const isOutside = signal(false);
+
+/** A token that the server has not accepted yet: it becomes this device's token once it has. */
+let trying = kept.triedToken();
+
+/** The token was typed: the form stays until the server has accepted it. */
+let isTyped = false;
+
+const world: World = {
+  client,
+  live: live(client),
+  sessions: new Sessions(client),
+  reviews: new Reviews(client),
+  place: signal<Place>({ view: 'home' }),
+  filter: signal(''),
+  drawer: signal(false),
+  folded: signal(kept.folded()),
+  go,
+  showSettings: () => go('#/settings'),
+  forget,
+  showKeys: () => void import('./ui/views.ts').then(({ showKeys }) => showKeys(), notLoaded),
+  showPalette: () => void import('./ui/views.ts').then(({ showPalette }) => showPalette(world), notLoaded),
+  stop: () => view.value?.stop(),
+};
+
+/** A part of the page that was not there. */
+const notLoaded = () => said('This part of the page can’t be loaded. Try again once you’re back online.', 'problem');
+
+function go(address: string) {
+  if (location.hash === address) {
+    route();
+    requestAnimationFrame(focusBox);
+  } else location.hash = address;
+}
+
+/** What the address has besides a place: a token, or a code to pair this device. */
+function takeSecrets() {
+  const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
+  const given = asked.get('token');
+  if (given) {
+    // Out of the address bar and the history, before anybody looks over the shoulder.
+    const project = asked.get('project');
+    history.replaceState(null, '', `${location.pathname}${project ? addressOf(project) : '#/'}`);
+    if (!kept.token()) {
+      tryToken(given);
+      return true;
+    }
+    // Any page can link here with a token: a token that works is replaced only after the person agrees.
+    if (given !== kept.token()) replaceToken(given);
+  }
+  const code = codeIn(asked.get('pair') ?? '');
+  if (code) {
+    const bytes = asked
+      .get('fp')
+      ?.toUpperCase()
+      .match(/[0-9A-F]{2}/g);
+    invited.value = { code, fingerprint: bytes?.join(':') };
+    refused.value = undefined;
+    client.connection.stop();
+    history.replaceState(null, '', `${location.pathname}#/`);
+  }
+  return false;
+}
+
+/** Shows what the address names. */
+function route() {
+  if (takeSecrets()) return;
+  const token = trying ?? kept.token();
+  isOutside.value = !token || isTyped || refused.value !== undefined || invited.value !== undefined;
+  if (isOutside.value) {
+    view.value = undefined;
+    return;
+  }
+  if (client.connection.state === 'idle') {
+    view.value = undefined;
+    client.start(token);
+  }
+  const place = placeIn(location.hash);
+  world.place.value = place;
+  world.drawer.value = false;
+  const id = place.view === 'project' ? place.project : undefined;
+  const session = place.view === 'project' ? place.session : undefined;
+  client.choose(id, session);
+  if (view.value?.id !== id || view.value?.session !== session) {
+    view.value = id === undefined ? undefined : viewOf(id, session);
+    requestAnimationFrame(focusBox);
+    if (id !== undefined && !view.value) void load();
+  }
+  if (place.view === 'project' && place.seq !== undefined) void view.value?.goTo(place.seq);
+  draw();
+}
+
+/** A person who opens a session on a computer can write at once, unless it needs an answer. A phone would show its keyboard. */
+function focusBox() {
+  const place = world.place.value;
+  if (place.view !== 'project' || !matchMedia('(hover: hover) and (pointer: fine)').matches) return;
+  const at = document.activeElement;
+  const isFree = !at || at === document.body || at.closest('.side, .project-head, .palette, .start, .welcome') !== null;
+  const waits = client.projects.all.get(place.project)?.approvals.length;
+  if (isFree && !waits && !document.querySelector('dialog[open]'))
+    document.querySelector<HTMLElement>('#prompt')?.focus({ preventScroll: true });
+}
+
+function viewOf(id: string, session: string | undefined) {
+  const resumes = (one: string) => void resume(world, id, one).catch(failed);
+  const openFile = (path: string, line?: number) =>
+    go(fileAddress(id, inProject(client.projects.all.get(id)?.path ?? '', path), line));
+  const openReview = () => go(reviewAddress(id));
+  return (
+    drawing.part &&
+    new drawing.part.ConversationView(
+      client,
+      id,
+      { said, failed, fork, openFile, openReview, reviews: world.reviews, resume: resumes },
+      session,
+    )
+  );
+}
+
+let loading: Promise<void> | undefined;
+
+function load() {
+  loading ??= import('./conversation/view.tsx').then(
+    (part) => {
+      drawing.part = part;
+      part.listenForStop(() => view.value?.foot);
+      route();
+    },
+    () => {
+      loading = undefined;
+      notLoaded();
+    },
+  );
+  return loading;
+}
+
+const fork = (project: any) =>
+  client.fork(project).then((id) => {
+    go(addressOf(id));
+    said('Forked. Your next message continues in the copy.');
+  }, failed);
+
+function tries(token: string | undefined) {
+  trying = token;
+  kept.keepTriedToken(token);
+}
+
+function tryToken(token: string, typed = false) {
+  refused.value = invited.value = undefined;
+  tries(token);
+  isTyped = typed;
+  view.value = undefined;
+  client.start(token);
+  route();
+}
+
+function pair(code: string, name: string) {
+  invited.value = { ...invited.value, code };
+  refused.value = undefined;
+  kept.keepClientName(name);
+  client.pair(code, name);
+  route();
+}
+
+function replaceToken(token: string) {
+  overlay((close) => (
+    <Confirm
+      title="Replace this device’s access?"
+      text="This link contains an access token, but this device is already signed in. If you didn’t expect this, keep the current token."
+      yes="Use the token of the link"
+      no="Keep this device’s access"
+      act={() => tryToken(token)}
+      close={close}
+    />
+  ));
+}
+
+async function forget() {
+  await push.unsubscribe(client).catch(() => {});
+  kept.keepToken('');
+  tries(undefined);
+  client.connection.stop();
+  location.hash = '';
+  location.reload();
+}
+
+function Page() {
+  void world.live.connection.value;
+  if (!isOutside.value)
+    return (
+      <WorldContext.Provider value={world}>
+        <Shell shown={view.value} />
+      </WorldContext.Provider>
+    );
+  return (
+    <>
+      <Connect
+        refused={refused.value}
+        invited={invited.value}
+        busy={client.connection.state === 'connecting'}
+        connect={(token) => tryToken(token, true)}
+        pair={pair}
+      />
+      <Overlays />
+    </>
+  );
+}
+
+function shownProject() {
+  const id = view.value?.id;
+  return id === undefined ? undefined : client.projects.all.get(id);
+}
+
+let isDrawing = false;
+
+/** Once a frame, however many messages have come. */
+function draw() {
+  entitle();
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => {
+    isDrawing = false;
+    document.documentElement.dataset.connection = client.connection.state;
+    const project = shownProject();
+    if (project && !document.hidden) kept.keepSeen(project.id, project.last_seq);
+    view.value?.update();
+  });
+}
+
+/** Not in a frame: a page in the background gets none, and that is when the number in the title matters. */
+function entitle() {
+  const project = shownProject();
+  title(client.projects.waiting, project && baseName(project.path));
+}
+
+client.addEventListener('change', (event) => {
+  const what = (event as CustomEvent).detail;
+  if (what === 'connection' && client.connection.state === 'open' && trying !== undefined) {
+    kept.keepToken(trying);
+    tries(undefined);
+    if (isTyped) {
+      isTyped = false;
+      route();
+    }
+  } else if (what === 'connection' && client.connection.state === 'refused') {
+    const why = client.connection.refusal;
+    const mayReturn = trying !== undefined && kept.token() !== '';
+    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
+    if (mayReturn) {
+      said('The token in the link isn’t valid. This device stays signed in.', 'problem');
+      client.start(kept.token());
+      view.value = undefined;
+    } else if (!invited.value && trying === undefined) kept.keepToken('');
+    tries(undefined);
+    isTyped = false;
+    route();
+  } else if (what === 'paired') {
+    invited.value = undefined;
+    route();
+  } else if (what === 'hello') {
+    view.value?.redraw();
+    void push.renew(client);
+  } else if (what === 'gone') {
+    said('This project was removed.', 'problem');
+    go('#/');
+  }
+  draw();
+});
+client.addEventListener('message', (event) => {
+  const { type, project_id, data } = (event as CustomEvent).detail;
+  if (type === 'update' && data.update_type === 'disk_warning')
+    said(client.projects.named(data.data.message, project_id), 'problem');
+});
+client.addEventListener('refused', (event) => {
+  const { prompt, project, error } = (event as CustomEvent).detail;
+  if (view.value?.id === project && !view.value?.composer.area.value) view.value?.composer.put(prompt);
+  failed(error);
+});
+
+client.addEventListener('removed', (event) => {
+  const { by, prompt, project } = (event as CustomEvent).detail;
+  if (view.value?.id === project) view.value?.foot.wasRemoved(by, prompt);
+});
+
+/** Whether the server is there, also after a sleep of which the socket knows nothing. */
+function look() {
+  client.connection.hurry();
+  client.connection.check();
+  world.live.connection.value++;
+}
+
+addEventListener('hashchange', route);
+addEventListener('online', look);
+addEventListener('offline', () => {
+  client.connection.lost();
+  world.live.connection.value++;
+});
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) look();
+  draw();
+});
+setInterval(() => view.value?.tick(), 1000);
+// Times such as "3 min ago".
+setInterval(() => world.live.projects.value++, 30_000);
+setInterval(look, 30_000);
+applyTheme();
+watch(client, world.reviews);
+listen({
+  view: () => view.value,
+  help: world.showKeys,
+  palette: world.showPalette,
+  next: () => {
+    const address = nextWaiting(world);
+    return address === undefined ? undefined : () => go(address);
+  },
+});
+if (kept.token()) void load();
+route();
+document.documentElement.dataset.started = 'yes';
+app.replaceChildren();
+render(<Page />, app);
+
+if ('serviceWorker' in navigator) {
+  // The one address of a script that is not in a tag: the page's policy requires it to be vouched for.
+  const policy = (window as any).trustedTypes?.createPolicy('drawbridge', { createScriptURL: () => 'sw.js' });
+  void navigator.serviceWorker.register(policy ? policy.createScriptURL('') : 'sw.js').catch(() => {});
+}

@@ -1,0 +1,110 @@
+// Getting noticed: the number in the title and on the icon, and where a person wants it, notifications and a sound.
+
+import { baseName, counted } from '../ui/dom.ts';
+import { harmless } from '../text/harmless.ts';
+import { addressOf } from '../projects/rows.ts';
+import { reviewAddress } from '../review/address.ts';
+import * as kept from '../state/kept.ts';
+import type { Numbers, Reviews } from '../state/reviews.ts';
+
+/** As the server's notifications have it. The person who interrupts a run knows that it has ended. */
+const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
+
+/** How long the notification of a run's end waits for the numbers of the review, as the server's does. */
+const REVIEW_MS = 3000;
+
+type Notice = { title: string; body: string; address: string };
+
+/**
+ * The notification of a run's end; undefined if nobody has to be notified.
+ *
+ * @param name the project's
+ * @param review what there is to review
+ */
+export function endNotice(outcome: string, id: string, name: string, review?: Numbers): Notice | undefined {
+  const ended = OUTCOMES[outcome as keyof typeof OUTCOMES];
+  if (!ended) return undefined;
+  if (!review) return { title: name, body: ended, address: addressOf(id) };
+  const toReview = `${counted(review.files, 'file')} to review`;
+  const isWell = outcome === 'completed';
+  const lines = review.added || review.removed ? `+${review.added} −${review.removed}` : '';
+  return {
+    title: isWell ? `${name}: ${toReview}` : name,
+    body: [ended, !isWell && toReview, lines].filter(Boolean).join(' · '),
+    address: reviewAddress(id),
+  };
+}
+
+export function watch(client: import('../protocol/client.ts').Client, reviews: Reviews) {
+  const waiting = new Map<string, () => void>();
+  const notifyAtEnd = (id: string, name: string, outcome: string) => {
+    waiting.get(id)?.(); // of the run before
+    const send = () => {
+      clearTimeout(timer);
+      waiting.delete(id);
+      const notice = endNotice(outcome, id, name, reviews.open(id));
+      if (notice && document.hidden) tell(notice, id);
+    };
+    const timer = setTimeout(send, REVIEW_MS);
+    waiting.set(id, send);
+  };
+  client.addEventListener('message', (event) => {
+    const { type, project_id: id, data } = (event as CustomEvent).detail;
+    const isUpdate = (kind: string) => type === 'update' && data.update_type === kind;
+    // The checkpoint after the run has found this; a decision is not what the run has left.
+    if (isUpdate('review_changed') && !data.data.by) waiting.get(id)?.();
+    const project = client.projects.all.get(id);
+    if (!project || !document.hidden) return;
+    const name = harmless(baseName(project.path));
+    if (type === 'permission_request') {
+      const body = harmless(data.summary || `Use ${data.tool_name}`).slice(0, 100);
+      tell({ title: `${name} needs your approval`, body, address: addressOf(id) }, id);
+    } else if (isUpdate('run_finished')) notifyAtEnd(id, name, data.data.outcome);
+  });
+}
+
+/** @param name the project that is looked at */
+export function title(waiting: number, name?: string) {
+  const words = `${waiting ? `(${waiting}) ` : ''}${name ? `${harmless(name)} · ` : ''}Drawbridge`;
+  if (document.title === words) return;
+  document.title = words;
+  const badge = waiting ? navigator.setAppBadge?.(waiting) : navigator.clearAppBadge?.();
+  badge?.catch(() => {});
+}
+
+/** Switches notifications. Throws where the browser says no. */
+export async function wantNotices(on: boolean) {
+  const allowed = on && 'Notification' in window && (await Notification.requestPermission()) === 'granted';
+  if (on && !allowed) throw new Error('Notifications are blocked for this site in your browser settings.');
+  kept.keepWants('notices', allowed);
+}
+
+function tell({ title, body, address }: Notice, id: string) {
+  if (kept.wants('sound')) chime();
+  // Where notices come by push, this one does as well.
+  if (
+    kept.wants('push') ||
+    !kept.wants('notices') ||
+    !('Notification' in window) ||
+    Notification.permission !== 'granted'
+  )
+    return;
+  const options = { body, tag: id, icon: 'icon-192.png', data: { address: `/${address}` } };
+  // Phones have notifications by the service worker only.
+  void navigator.serviceWorker
+    ?.getRegistration()
+    .then((worker) => void (worker ? worker.showNotification(title, options) : new Notification(title, options)));
+}
+
+function chime() {
+  const audio = new AudioContext();
+  const volume = new GainNode(audio, { gain: 0.08 });
+  volume.connect(audio.destination);
+  [660, 880].forEach((frequency, index) => {
+    const tone = new OscillatorNode(audio, { frequency });
+    tone.connect(volume);
+    tone.start(audio.currentTime + index * 0.15);
+    tone.stop(audio.currentTime + index * 0.15 + 0.13);
+    if (index) tone.onended = () => void audio.close();
+  });
+}

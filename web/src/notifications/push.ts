@@ -1,0 +1,58 @@
+// Notices while the page is closed: the browser's push service brings them to the service worker.
+
+import * as kept from '../state/kept.ts';
+
+const worker = () => navigator.serviceWorker?.getRegistration();
+
+/** Whether this browser could be told at all, and this server would. */
+export const canPush = (client: import('../protocol/client.ts').Client) =>
+  'PushManager' in window && 'serviceWorker' in navigator && client.may('push_subscribe');
+
+/** Whether this browser's notifications can have buttons. */
+export const canAct = () => 'Notification' in window && 'actions' in Notification.prototype;
+
+/** Subscribes, or changes the subscription. Throws if the browser, its push service or the server refuses. */
+export async function subscribe(client: import('../protocol/client.ts').Client, actions = kept.wants('actions')) {
+  const registration = await worker();
+  if (!registration) throw new Error('Background notifications need HTTPS with a trusted certificate.');
+  const { key } = (await client.connection.ask('push_key')).data;
+  const before = await registration.pushManager.getSubscription();
+  // One that was made for another key, of a server whose data are gone, is of no use.
+  if (before && keyOf(before) !== key) await before.unsubscribe();
+  const subscription = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
+  const { endpoint, keys } = subscription.toJSON();
+  await client.connection.ask('push_subscribe', { endpoint, p256dh: keys?.p256dh, auth: keys?.auth, actions });
+  kept.keepWants('push', true);
+  kept.keepWants('actions', actions);
+}
+
+/** Unsubscribes. If the server can't be reached, it notices with its next push. */
+export async function unsubscribe(client: import('../protocol/client.ts').Client) {
+  kept.keepWants('push', false);
+  const subscription = await (await worker())?.pushManager.getSubscription();
+  if (!subscription) return;
+  await subscription.unsubscribe();
+  await client.connection.ask('push_unsubscribe', { endpoint: subscription.endpoint }).catch(() => {});
+}
+
+/** Sends a notification to this browser alone; what its push service answered. */
+export async function test(
+  client: import('../protocol/client.ts').Client,
+): Promise<{ accepted: boolean; problem?: string }> {
+  const subscription = await (await worker())?.pushManager.getSubscription();
+  if (!subscription) throw new Error('This browser isn’t subscribed. Switch notifications off and on again.');
+  return (await client.connection.ask('push_test', { endpoint: subscription.endpoint })).data;
+}
+
+/** After the server was met again: browsers renew subscriptions, servers lose them. */
+export async function renew(client: import('../protocol/client.ts').Client) {
+  if (kept.wants('push') && canPush(client)) await subscribe(client).catch(() => {});
+}
+
+function keyOf(subscription: PushSubscription) {
+  const bytes = new Uint8Array(subscription.options.applicationServerKey ?? new ArrayBuffer(0));
+  return btoa(String.fromCharCode(...bytes))
+    .replace(/\+/g, '-')
+    .replace(/\//g, '_')
+    .replace(/=+$/, '');
+}

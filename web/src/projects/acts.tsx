@@ -1,0 +1,116 @@
+// What can be done with a session of the list, and the questions that come before it.
+
+import { useEffect, useRef } from 'preact/hooks';
+
+import { baseName } from '../ui/dom.ts';
+import { Dialog, Text } from '../ui/elements.tsx';
+import { Confirm, overlay, useTrying } from '../ui/overlays.tsx';
+import { said } from '../ui/toasts.tsx';
+import type { World } from '../ui/world.ts';
+import { addressOf, type Group, type Row } from './rows.ts';
+
+/** Begins a session in the directory of `group`, with the agent that it had, and shows it. */
+export async function newSession(world: World, group: Group) {
+  const { client } = world;
+  if (group.project) await client.connection.ask('agent_new_session', {}, { project: group.project.id });
+  const id =
+    group.project?.id ??
+    (await client.connection.ask('project_create', { path: group.path, agent: group.rows[0]?.project.agent })).data.data
+      .id;
+  world.go(addressOf(id));
+  said('New session. Your next message starts fresh.');
+}
+
+/** An earlier session becomes the one that the next message continues. */
+export async function resume(world: World, project: string, session: string, copies = false) {
+  await world.client.connection.ask(copies ? 'session_fork' : 'session_resume', { session_id: session }, { project });
+  world.go(addressOf(project));
+  said(
+    copies ? 'Forked. Your next message continues in the copy.' : 'Resumed. Your next message continues that session.',
+  );
+}
+
+/** The id of a row's session. A session that has just begun gets another one than the list may still have. */
+async function idOf(world: World, { project, session, current }: Row): Promise<string> {
+  if (!current) return session?.session_id ?? '';
+  const { data } = await world.client.connection.ask('sessions', { limit: 20 }, { project: project.id });
+  return data.sessions.find((one: any) => one.current)?.session_id ?? session?.session_id ?? '';
+}
+
+export function renameRow(world: World, row: Row) {
+  if (row.session) overlay((close) => <Rename world={world} row={row} close={close} />);
+}
+
+function Rename({ world, row, close }: { world: World; row: Row; close: () => void }) {
+  const { problem, busy, trying } = useTrying();
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
+  const rename = (event: Event) => {
+    event.preventDefault();
+    void trying(async () => {
+      const name = field.current?.value.trim() ?? '';
+      await world.client.connection.ask(
+        'session_rename',
+        { session_id: await idOf(world, row), name },
+        { project: row.project.id },
+      );
+      world.sessions.refresh();
+      close();
+    });
+  };
+  return (
+    <Dialog title="Rename session" onClose={close}>
+      <form onSubmit={rename}>
+        <label for="session-name">Name (leave empty to use the first message)</label>
+        <input
+          id="session-name"
+          type="text"
+          maxLength={120}
+          autocomplete="off"
+          ref={field}
+          defaultValue={row.session?.named ? row.title : ''}
+          placeholder={row.title}
+        />
+        <p class="problem" role="alert">
+          <Text>{problem}</Text>
+        </p>
+        <footer>
+          <button type="submit" class="yes" disabled={busy}>
+            Rename
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+/** @param what a session of the project, or all of the project (a terminal session is one) */
+export function removeRow(world: World, row: Row, what: 'session' | 'project') {
+  const { project, session } = row;
+  const { client, place } = world;
+  const isProject = what === 'project';
+  const text = project.desk
+    ? 'This removes the session and Drawbridge’s copy of it. The terminal isn’t affected.'
+    : isProject
+      ? 'All its conversations are moved to the server’s trash for 7 days. Your files aren’t touched.'
+      : 'The conversation is moved to the server’s trash for 7 days. Your files aren’t touched.';
+  const remove = async () => {
+    if (isProject) await client.remove(project.id);
+    else await client.connection.ask('session_delete', { session_id: await idOf(world, row) }, { project: project.id });
+    world.sessions.refresh();
+    const shown = place.value;
+    if (shown.view !== 'project' || shown.project !== project.id) return;
+    if (isProject) world.go('#/');
+    else if (shown.session === session?.session_id) world.go(addressOf(project.id));
+  };
+  overlay((close) => (
+    <Confirm
+      title={isProject && !project.desk ? `Remove ${baseName(project.path)}?` : 'Remove this session?'}
+      text={text}
+      yes="Remove"
+      danger
+      act={remove}
+      close={close}
+    />
+  ));
+}

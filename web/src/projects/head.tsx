@@ -1,0 +1,222 @@
+// The one header of a session: its title, its state, and a menu with what can be done with it.
+
+import { useEffect, useRef } from 'preact/hooks';
+
+import { fileAddress } from '../files/address.ts';
+import { Counts } from '../diff/counts.tsx';
+import { reviewAddress } from '../review/address.ts';
+import { searchAddress } from '../search/address.ts';
+import { exportSession } from '../search/export.ts';
+import * as kept from '../state/kept.ts';
+import { baseName, counted } from '../ui/dom.ts';
+import { Button, Icon, Text } from '../ui/elements.tsx';
+import { Menu } from '../ui/menu.tsx';
+import { failed } from '../ui/toasts.tsx';
+import { useWorld, type World } from '../ui/world.ts';
+import { newSession, removeRow, renameRow } from './acts.tsx';
+import { addressOf, groups, type Row, titleOf } from './rows.ts';
+import { standing } from './words.ts';
+
+/** The row of the list that belongs to what is shown; undefined while the list is not known. */
+export function shownRow({ client, sessions, place }: World): Row | undefined {
+  const shown = place.value;
+  if (shown.view !== 'project') return undefined;
+  const project = client.projects.all.get(shown.project);
+  if (!project) return undefined;
+  const [group] = groups([project], sessions.list.value);
+  return group.rows.find((row) =>
+    shown.session === undefined ? row.current : row.session?.session_id === shown.session,
+  );
+}
+
+/** @param tools controls of the view below, such as the mode */
+export function Head({ tools }: { tools?: Element }) {
+  const world = useWorld();
+  const { client, live, place, drawer, folded } = world;
+  void live.projects.value;
+  void live.hello.value;
+  const shown = place.value;
+  const isInside = shown.view === 'files' || shown.view === 'review';
+  const project = shown.view === 'project' ? client.projects.all.get(shown.project) : undefined;
+  const row = shownRow(world);
+  // The button beside it has the numbers of the review.
+  const state = row?.kind === 'review' ? standing(project) : row;
+  // What was known before may be another state by now.
+  const isOpen = live.connection.value >= 0 && client.connection.state === 'open';
+  const hold = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (tools) hold.current?.replaceChildren(tools);
+  }, [tools, project === undefined]);
+  const name = project && baseName(project.path);
+  const heading = headingOf(world);
+  const title = row ? row.title : project && titleOf(project);
+  return (
+    <header class="project-head">
+      {shown.view !== 'home' && (
+        <a
+          href={isInside ? addressOf(shown.project) : '#/'}
+          class={`back${isInside ? ' inside' : ''}`}
+          aria-label={isInside ? 'Back to the session' : 'All sessions'}
+        >
+          <Icon name="back" />
+        </a>
+      )}
+      <Button
+        label="Show the list of sessions"
+        icon="side"
+        bare
+        class="quiet unfold"
+        aria-expanded={drawer.value}
+        aria-controls="side"
+        onClick={() => {
+          if (folded.value && matchMedia(WIDE).matches) unfold(world);
+          else drawer.value = !drawer.value;
+        }}
+      />
+      {project ? (
+        <div class="names">
+          <h2>
+            <span class="folder">
+              <Text line>{name ?? ''}</Text>
+            </span>
+            <span class="title">
+              <Text line>{title ?? ''}</Text>
+            </span>
+          </h2>
+          <p class="path">
+            {state && (
+              <span class={`state ${isOpen ? state.kind : 'ended'}`}>
+                <i class="dot" />
+                <span>{isOpen ? state.words : 'Disconnected'}</span>
+              </span>
+            )}
+            <span class="about">
+              <Text line>{`${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}`}</Text>
+            </span>
+          </p>
+        </div>
+      ) : (
+        <div class="names">
+          {heading && <h2>{heading}</h2>}
+          {isInside && (
+            <p class="path lone">
+              <span class="about">
+                <Text line>{client.projects.all.get(shown.project)?.path ?? ''}</Text>
+              </span>
+            </p>
+          )}
+        </div>
+      )}
+      {project && shown.view === 'project' && shown.session === undefined && <ToReview project={project} />}
+      {project && <div class="holder" ref={hold} />}
+      {project && row && <SessionMenu row={row} />}
+    </header>
+  );
+}
+
+/** The title of a view that is not a session's. */
+function headingOf({ client, place }: World): string {
+  const shown = place.value;
+  if (shown.view === 'settings') return 'Settings';
+  if (shown.view === 'search') return 'Search';
+  if (shown.view !== 'files' && shown.view !== 'review') return '';
+  const name = baseName(client.projects.all.get(shown.project)?.path ?? '');
+  return shown.view === 'files' ? `Files of ${name}` : `Review of ${name}`;
+}
+
+/** Milliseconds after which the review is asked for: what the session shows comes first. */
+const PAUSE = 1500;
+
+/** Leads to the review of a project while there is something to decide. */
+function ToReview({ project }: { project: any }) {
+  const { client, live, reviews } = useWorld();
+  const hasRun = !project.desk && Boolean(project.session_id || project.message_count);
+  const { value: greeted } = live.hello;
+  useEffect(() => {
+    if (!hasRun) return;
+    const later = setTimeout(() => reviews.look(project.id), PAUSE);
+    return () => clearTimeout(later);
+  }, [project.id, hasRun, greeted]);
+  const open = reviews.open(project.id);
+  if (!open || !client.may('review_get')) return null;
+  return (
+    <a class="to-review" href={reviewAddress(project.id)}>
+      Review <span class="files">{counted(open.files, 'file')}</span>{' '}
+      <Counts added={open.added} removed={open.removed} />
+    </a>
+  );
+}
+
+/** Where the list has a place of its own beside the conversation. The same in ui.css and projects.css. */
+export const WIDE = '(min-width: 1001px) and (min-height: 501px)';
+
+export function unfold({ folded, drawer }: World) {
+  folded.value = false;
+  kept.keepFolded(false);
+  drawer.value = false;
+}
+
+function SessionMenu({ row }: { row: Row }) {
+  const world = useWorld();
+  const { client } = world;
+  const { project, session } = row;
+  const isManaged = !project.desk;
+  return (
+    <Menu
+      label="Session menu"
+      choices={[
+        isManaged &&
+          client.may('agent_new_session') && {
+            label: 'New session',
+            icon: 'add',
+            act: () =>
+              void newSession(world, { path: project.path, name: '', hint: '', rows: [row], project }).catch(failed),
+          },
+        isManaged &&
+          client.may('session_list') && {
+            label: 'All sessions in this folder…',
+            icon: 'sessions',
+            act: () => void openSessions(world, project.id),
+          },
+        client.may('file_list') && { label: 'Files', icon: 'folder', act: () => world.go(fileAddress(project.id)) },
+        client.may('search') && {
+          label: 'Search here…',
+          icon: 'search',
+          act: () => world.go(searchAddress('', project.id)),
+        },
+        client.may('session_export') && {
+          label: 'Export as Markdown',
+          icon: 'down',
+          act: () => void exportSession(client, project.id, session?.session_id, 'markdown').catch(failed),
+        },
+        client.may('session_export') && {
+          label: 'Export as JSON Lines',
+          icon: 'down',
+          act: () => void exportSession(client, project.id, session?.session_id, 'jsonl').catch(failed),
+        },
+        session && client.may('session_rename') && { label: 'Rename…', icon: 'pen', act: () => renameRow(world, row) },
+        { label: 'Settings', icon: 'settings', act: world.showSettings },
+        { label: 'Keyboard shortcuts', icon: 'keyboard', act: world.showKeys },
+        session &&
+          isManaged &&
+          client.may('session_delete') && {
+            label: 'Remove session…',
+            icon: 'trash',
+            danger: true,
+            act: () => removeRow(world, row, 'session'),
+          },
+        client.may('project_delete') && {
+          label: isManaged ? 'Remove project…' : 'Remove session…',
+          icon: 'trash',
+          danger: true,
+          act: () => removeRow(world, row, 'project'),
+        },
+      ]}
+    />
+  );
+}
+
+async function openSessions(world: World, project: string) {
+  const { showSessions } = await import('../ui/views.ts');
+  showSessions(world, project);
+}

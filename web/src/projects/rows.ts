@@ -1,0 +1,114 @@
+// The rows of the list of sessions: grouped by directory, those that wait for a person first. Pure.
+
+import type { SessionEntry } from '../state/sessions.ts';
+import { baseName } from '../ui/dom.ts';
+import { listed, plainLine, type Standing, wanted } from './words.ts';
+
+export type Row = Standing & {
+  key: string;
+  /** The address of the page that shows it. */
+  href: string;
+  project: any;
+  /** Undefined: the server doesn't list sessions, or this one has not begun. */
+  session?: SessionEntry;
+  /** The next run continues it. */
+  current: boolean;
+  title: string;
+  /** The agent's last line, or what it asks. */
+  preview: string;
+  added: number;
+  removed: number;
+  active: string;
+};
+
+/** The sessions of one directory. `hint`: the parent directory, where two groups have the same name. */
+export type Group = { path: string; name: string; hint: string; rows: Row[]; project?: any };
+
+/** A title is one line; the first prompt can be a text of any size. */
+const TITLE = 120;
+
+const firstLine = (text: string) => text.trim().split('\n', 1)[0].slice(0, TITLE);
+
+export const addressOf = (project: string, session?: string) =>
+  `#/p/${project}${session === undefined ? '' : `/s/${encodeURIComponent(session)}`}`;
+
+/** What a session is called as long as nobody has named it and nothing was written in it. */
+export const titleOf = (project: any, session?: SessionEntry): string =>
+  firstLine(session?.title || project.title || '') ||
+  (project.desk ? 'Terminal session' : project.session_id ? 'Session' : 'New session');
+
+function currentRow(project: any, session: SessionEntry | undefined): Row {
+  const { kind, words } = listed(project);
+  const silent = project.desk?.asks === false && project.desk.state !== 'ended' && kind !== 'waiting';
+  const [asked] = project.approvals;
+  return {
+    key: project.id,
+    href: addressOf(project.id),
+    project,
+    session,
+    current: true,
+    title: titleOf(project, session),
+    kind,
+    words: silent ? `${words} · not asking` : words,
+    preview: asked
+      ? firstLine(asked.title ?? wanted(String(asked.tool_name ?? '')))
+      : plainLine(firstLine(session?.last_line ?? '')),
+    added: session?.added ?? 0,
+    removed: session?.removed ?? 0,
+    active: project.last_active,
+  };
+}
+
+function olderRow(project: any, session: SessionEntry): Row {
+  return {
+    key: `${project.id} ${session.session_id}`,
+    href: addressOf(project.id, session.session_id),
+    project,
+    session,
+    current: false,
+    title: titleOf({}, session),
+    kind: session.state === 'failed' ? 'failed' : 'ended',
+    words: session.state === 'failed' ? 'Last run failed' : 'Finished',
+    preview: plainLine(firstLine(session.last_line ?? '')),
+    added: session.added ?? 0,
+    removed: session.removed ?? 0,
+    active: session.last_active,
+  };
+}
+
+const rank = (row: Row) => (row.kind === 'waiting' ? 0 : row.current ? 1 : 2);
+const byNeed = (a: Row, b: Row) => rank(a) - rank(b) || b.active.localeCompare(a.active);
+
+/** @param filter words that have to occur in the title, the directory, the agent or the preview */
+export function groups(projects: any[], sessions: SessionEntry[], filter = ''): Group[] {
+  const known = new Map(projects.map((project) => [project.id, project]));
+  const current = new Map<string, SessionEntry>();
+  for (const one of sessions) if (one.current) current.set(one.project_id, one);
+  const rows = projects.map((project) => currentRow(project, current.get(project.id)));
+  for (const one of sessions) {
+    const project = known.get(one.project_id);
+    if (project && !one.current) rows.push(olderRow(project, one));
+  }
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const all = new Map<string, Group>();
+  for (const row of rows) {
+    const { path, agent } = row.project;
+    const text = `${row.title} ${path} ${agent} ${row.preview} ${row.words}`.toLowerCase();
+    if (!words.every((word) => text.includes(word))) continue;
+    const group: Group = all.get(path) ?? { path, name: baseName(path), hint: '', rows: [] };
+    if (!row.project.desk) group.project = row.project;
+    group.rows.push(row);
+    all.set(path, group);
+  }
+  const found = [...all.values()];
+  for (const group of found) {
+    group.rows.sort(byNeed);
+    if (found.some((other) => other !== group && other.name === group.name)) group.hint = parent(group.path);
+  }
+  return found.sort((a, b) => byNeed(a.rows[0], b.rows[0]));
+}
+
+function parent(path: string) {
+  const names = path.replace(/\/+$/, '').split('/').slice(0, -1);
+  return names.length > 2 ? `…/${names.slice(-2).join('/')}` : names.join('/') || '/';
+}

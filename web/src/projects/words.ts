@@ -1,0 +1,111 @@
+// The state of a project in a word or two, the same everywhere on the page. Pure.
+
+import { counted, duration } from '../ui/dom.ts';
+
+export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'review' | 'idle' | 'ended'; words: string };
+
+export function standing({ approvals, state, desk, continues_at: until, problem }: any): Standing {
+  const waiting = approvals.length;
+  if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Needs you' : `${waiting} approvals needed` };
+  if (desk?.in_terminal) return { kind: 'waiting', words: 'Waiting in terminal' };
+  if (desk?.continued_in) return { kind: 'ended', words: 'Continued in the background' };
+  if (desk?.background_tasks && desk.state === 'working')
+    return { kind: 'working', words: 'Working in the background' };
+  if (desk) return DESK[desk.state as keyof typeof DESK] ?? { kind: 'idle', words: desk.state };
+  if (state === 'EXECUTING') return { kind: 'working', words: 'Working' };
+  if (problem) return { kind: 'failed', words: problem };
+  if (until) return { kind: 'idle', words: `Resumes at ${clock(until)}` };
+  return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
+}
+
+/** As in a list of projects: one that does nothing else has something to review. */
+export function listed(project: any): Standing {
+  const found = standing(project);
+  const files = project.review?.files ?? 0;
+  return found.kind === 'idle' && files && !project.continues_at
+    ? { kind: 'review', words: `${counted(files, 'file')} to review` }
+    : found;
+}
+
+const DESK: Record<string, Standing> = {
+  working: { kind: 'working', words: 'Working in terminal' },
+  waiting: { kind: 'waiting', words: 'Waiting in terminal' },
+  finished: { kind: 'idle', words: 'Idle in terminal' },
+  ended: { kind: 'ended', words: 'Ended' },
+};
+
+const WANTED: Record<string, string> = {
+  Edit: 'Edit a file',
+  MultiEdit: 'Edit a file',
+  NotebookEdit: 'Edit a notebook',
+  Write: 'Write a file',
+  Bash: 'Run a command',
+  WebFetch: 'Fetch a web page',
+  WebSearch: 'Search the web',
+  ExitPlanMode: 'Approve its plan',
+  AskUserQuestion: 'Answer a question',
+  // Kinds of tool calls of the Agent Client Protocol.
+  edit: 'Edit files',
+  delete: 'Delete files',
+  move: 'Move files',
+  execute: 'Run a command',
+  fetch: 'Fetch a web page',
+};
+
+/** What an approval is about, by its tool: "Run a command". */
+export function wanted(tool: string) {
+  if (Object.hasOwn(WANTED, tool)) return WANTED[tool];
+  const [, server, name] = /^mcp__(.+?)__(.+)$/.exec(tool) ?? [];
+  return server ? `Use ${name} (${server})` : `Use ${tool}`;
+}
+
+/** A line of Markdown without its marks. */
+export const plainLine = (text: string) =>
+  text
+    .replace(/^\s*(#{1,6}\s+|[-*+]\s+(\[[ x]\]\s+)?|>\s*|\[\^\w+\]:\s*)/, '')
+    .replace(/\*\*|`/g, '')
+    .replace(/\[([^\][]+)\]\([^)\s]*\)/g, '$1');
+
+/** Names of Claude Code's modes. Other modes keep the name that their agent gives them. */
+export const MODES: Record<string, string> = {
+  default: 'Ask first',
+  acceptEdits: 'Auto-accept edits',
+  plan: 'Plan',
+  bypassPermissions: 'Bypass permissions',
+  auto: 'Auto',
+};
+
+/** A mode in words. An agent that can't ask doesn't, whatever its mode is called. */
+export const modeWords = (project: any, mode: string): string =>
+  project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? mode);
+
+/**
+ * The modes to choose from: those that the agent has of its own, else Claude Code's as far as the server accepts them.
+ * @param accepted as in the server's hello; older servers don't say
+ */
+export const modesOf = (project: any, accepted?: string[]): string[] =>
+  project?.modes ?? Object.keys(MODES).filter((mode) => !accepted || accepted.includes(mode));
+
+/** "14:05", with the day where it is another one. */
+export function clock(time: string, now = new Date()) {
+  const when = new Date(time);
+  const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
+  return when.toDateString() === now.toDateString()
+    ? hours
+    : `${when.toLocaleDateString(undefined, { weekday: 'short' })} ${hours}`;
+}
+
+/** When a limit of the agent's account ends. */
+export function liftedWords(until: string, now = new Date()) {
+  return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
+}
+
+/** "Claude" of what the server calls claude. */
+export function agentName(agent: string) {
+  const own = ({ claude: 'Claude', gemini: 'Gemini', codex: 'Codex' } as Record<string, string>)[agent];
+  return own ?? `The ${agent} agent`;
+}
+
+/** How long a run has taken so far. */
+export const since = (run: any) =>
+  run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '';

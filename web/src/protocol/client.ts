@@ -1,0 +1,501 @@
+// The page's side of the server: the connection, what it has received, and what a person can do.
+
+import { Connection, RequestError, whole } from './connection.ts';
+import { Conversation, recordOf } from '../state/conversation.ts';
+import { Projects } from '../state/projects.ts';
+import * as kept from '../state/kept.ts';
+import { newId, sendUp } from './blobs.ts';
+import { size } from '../ui/dom.ts';
+
+/** Records of a page of history. */
+const PAGE = 120;
+
+/** Records to search for the fork: changes of mode or model may follow it before its first run. */
+const AFTER_A_FORK = 20;
+
+/** Records behind which a conversation is loaded again from its end instead of catching up. */
+const TOO_FAR = 1000;
+
+const MESSAGE_BYTES = 900_000;
+
+/** Pages of a session that are fetched to reach a record in it. */
+const FAR_BACK = 20;
+
+/** For an earlier session, in the place of a snapshot: nothing in it changes. Its records are before any number. */
+const EARLIER = { last_seq: 1e9, run: null, queue: [], open_approvals: [] };
+
+/** A prompt that the server has not confirmed. */
+export type Unsent = {
+  id: string;
+  project: string;
+  prompt: string;
+  attachments?: { blob_id: string; media_type: string; name: string }[];
+  /** Another agent than the project's. */
+  agent?: string;
+  options?: import('./messages.ts').Options;
+  /** It is sent into the run that is active. */
+  steer?: boolean;
+};
+
+/** What goes with a prompt, beside its text. */
+export type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
+
+export class Client extends EventTarget {
+  projects: Projects;
+  conversation: Conversation | undefined;
+  hello: any;
+  name: any;
+  _called: any;
+  isNamed: boolean;
+  connection: Connection;
+  _ids: Set<string>;
+  _removing: string | undefined;
+  unsent: Unsent[];
+  _sent: Map<string, string>;
+  _search: object | undefined;
+
+  constructor(connect: () => any) {
+    super();
+    this.projects = new Projects();
+    this.conversation = undefined;
+    this.hello = undefined;
+    this.name = this._called = kept.clientName();
+    /** The owner gave this device its name: it is not for the browser to choose. */
+    this.isNamed = false;
+    this.connection = new Connection({ connect });
+    this.connection.onstate = () => this._tell('connection');
+    this.connection.onopen = () => void this._open().catch(() => {});
+    this.connection.onmessage = (message) => this._heard(message);
+    /** What the server has called the connections of this window. */
+    this._ids = new Set();
+    /** What this person takes off the list at this moment. */
+    this._removing = undefined;
+    /** Prompts that the server has not confirmed, the oldest first. */
+    this.unsent = kept.unsent();
+    /** Prompts of this window whose run has not ended, by their runs. */
+    this._sent = new Map();
+    /** The latest search for a record that is not here. */
+    this._search = undefined;
+  }
+
+  start(token: string) {
+    this.hello = undefined;
+    this.name = this._called = kept.clientName();
+    this.connection.start(token, this._called);
+    this._again();
+  }
+
+  /** @param code one that is good once @param name of this device */
+  pair(code: string, name: string) {
+    this.hello = undefined;
+    this._called = name;
+    this.connection.pair(code, name);
+  }
+
+  /** Whether the server takes such a message from this device; as long as nobody knows, it is taken to. */
+  may(type: string) {
+    return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
+  }
+
+  /** Shows a project; undefined: none. `session`: one of its earlier sessions. */
+  choose(id: string | undefined, session?: string) {
+    if (this.conversation?.id === id && this.conversation?.session === session) return;
+    if (this.conversation && this.conversation.id !== id)
+      void this.connection.ask('project_leave', {}, { project: this.conversation.id }).catch(() => {});
+    this.conversation = id === undefined ? undefined : new Conversation(id, session);
+    this._tell('conversation');
+    if (this.connection.state === 'open') void this._join().catch(() => {});
+  }
+
+  // What a person does.
+
+  /** Throws where a file could not be sent up; then nothing was asked. */
+  /** Whether the server has accepted the prompt, or will once the connection is back. */
+  async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
+    const project = this._id;
+    if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES)
+      throw new Error(`This message is too long: ${size(prompt.length)}. Send a part of it, or name a file.`);
+    const attachments = [];
+    for (const { blob, name } of files) {
+      attachments.push({
+        blob_id: await sendUp(this.connection, new Uint8Array(await blob.arrayBuffer())),
+        media_type: blob.type || 'application/octet-stream',
+        name,
+      });
+    }
+    const one = { id: newId(), project, prompt, ...(attachments.length && { attachments }), ...extra };
+    this.unsent.push(one);
+    kept.keepUnsent(this.unsent);
+    this._tell('conversation');
+    return await this._execute(one);
+  }
+
+  /** One answer to an open question. */
+  async answer(
+    { approval_id }: any,
+    { allow, message, input, remember }: { allow: boolean; message?: string; input?: object; remember?: boolean },
+  ) {
+    const project = this._id; // a long one takes a while to be sent up, and the person may be elsewhere then
+    const given = input && (await this._input(input));
+    const data = {
+      approval_id,
+      decision: allow ? 'allow' : 'deny',
+      message: message || undefined,
+      remember: remember || undefined,
+      ...given,
+    };
+    try {
+      await this.connection.ask('permission_response', data, { project, lasting: true });
+    } catch (error) {
+      // After a break it is sent again: then the first answer may have been this very one.
+      const details = error instanceof RequestError && error.code === 'APPROVAL_RESOLVED' ? error.details : undefined;
+      if (!this.isMine(details) || details?.decision !== data.decision) throw error;
+    }
+  }
+
+  /** Whether an approval was answered from this window. Another one may have the same name. */
+  isMine(answer: any) {
+    return Boolean(answer?.client_id && this._ids.has(answer.client_id) && answer.by === this.name);
+  }
+
+  /** Who gave an answer that is not from this window. */
+  called({ by }: any) {
+    return by === this.name ? `Another window (${by})` : by;
+  }
+
+  /** A command about the project that is shown. */
+  command(type: string, data?: object) {
+    return this.connection.ask(type, data, { project: this._id });
+  }
+
+  /** Takes a project off the list, or a session. */
+  async remove(id: string) {
+    this._removing = id;
+    try {
+      await this.connection.ask('project_delete', {}, { project: id });
+    } finally {
+      this._removing = undefined;
+    }
+  }
+
+  /** A project of the same directory, where there is one. */
+  _besides({ path }: any) {
+    return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
+  }
+
+  /** Whether a copy of a terminal session can be continued here. */
+  canFork(project: any) {
+    return (
+      Boolean(project.session_id) &&
+      this.may('session_fork') &&
+      (this.may('project_create') || Boolean(this._besides(project)))
+    );
+  }
+
+  /** The project in which it does. */
+  async fork(project: any): Promise<string> {
+    const { path, agent, session_id } = project;
+    const id =
+      this._besides(project)?.id ?? (await this.connection.ask('project_create', { path, agent })).data.data.id;
+    await this.connection.ask('session_fork', { session_id }, { project: id });
+    return id;
+  }
+
+  /** Older messages; whether there were any. */
+  async older() {
+    const conversation = this.conversation;
+    if (conversation?.before !== undefined) return this._olderOfSession(conversation);
+    if (!conversation?.joined || conversation.first <= (this.projects.all.get(conversation.id)?.first_seq ?? 1))
+      return false;
+    const { data } = await this.command('get_messages', { before_seq: conversation.first, limit: PAGE });
+    conversation.prepend(data.messages);
+    this._tell('conversation');
+    return data.messages.length > 0;
+  }
+
+  /** Messages behind those that are here, where the end was let go. */
+  async newer() {
+    const conversation = this.conversation;
+    if (!conversation || conversation.atEnd) return false;
+    if (conversation.before !== undefined) {
+      await this.latest();
+      return false;
+    }
+    const { data } = await this.command('get_messages', { after_seq: conversation.last, limit: PAGE });
+    conversation.append(data.messages);
+    this._tell('conversation');
+    return data.messages.length > 0;
+  }
+
+  /** Brings the records around one that is not here. Whether it is still the one to go to: another may have been asked for. */
+  async around(seq: number): Promise<boolean> {
+    const conversation = this.conversation;
+    const search = (this._search = {});
+    const isWanted = () => this.conversation === conversation && this._search === search;
+    if (!conversation?.joined || (seq >= conversation.first && seq <= conversation.last)) return true;
+    for (let page = 0; page < FAR_BACK && conversation.before && conversation.first > seq && isWanted(); page++)
+      await this._olderOfSession(conversation);
+    if (!isWanted() || conversation.first <= seq || conversation.session !== undefined) return isWanted();
+    // It is not in this session, or far back: it is shown in the whole history of the project.
+    conversation.before = undefined;
+    const { data } = await this.command('get_messages', { after_seq: Math.max(0, seq - PAGE / 2), limit: PAGE });
+    if (!isWanted()) return false;
+    conversation.place(data.messages);
+    this._tell('conversation');
+    return true;
+  }
+
+  /** The end of the conversation, wherever one was before. */
+  async latest() {
+    if (!this.conversation || this.conversation.atEnd) return;
+    await this._reload();
+  }
+
+  /** The whole record of a message of which a preview came. */
+  async whole(blob: string) {
+    return JSON.parse(await new Blob([await this.bytes(blob)]).text());
+  }
+
+  /** All of a blob. */
+  async bytes(blob: string): Promise<Uint8Array<ArrayBuffer>> {
+    const parts: Uint8Array<ArrayBuffer>[] = [];
+    for (let offset = 0, last = false; !last; ) {
+      const { data } = await this.connection.ask('blob_get', { blob_id: blob, offset });
+      const bytes = Uint8Array.from(atob(data.data), (letter) => letter.charCodeAt(0));
+      parts.push(bytes);
+      offset += bytes.length;
+      last = data.last || !bytes.length;
+    }
+    return new Uint8Array(await new Blob(parts).arrayBuffer());
+  }
+
+  // Inside.
+
+  /** The conversation from its end, as the server has it now. */
+  async _reload() {
+    const { conversation } = this;
+    if (!conversation) return;
+    this.conversation = new Conversation(conversation.id, conversation.session);
+    this._tell('conversation');
+    await this._join();
+  }
+
+  /** The session that the next run of a project continues, by the id that `session_messages` takes; undefined: it has none. */
+  async _currentSession({ id, session_id }: any): Promise<string | undefined> {
+    if (session_id) return session_id;
+    const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });
+    const current = data.sessions.find((one: any) => one.current);
+    if (current) return current.session_id;
+    // A fork has no messages of its own before its first run: it continues those of the session that was copied.
+    const latest = await this.connection.ask('get_messages', { limit: AFTER_A_FORK }, { project: id });
+    const changes = latest.data.messages.filter(({ message }: any) =>
+      ['session_changed', 'session_reset'].includes(message?.subtype),
+    );
+    return changes.at(-1)?.message.message.fork_from;
+  }
+
+  /** Whether there were any. */
+  async _olderOfSession(conversation: Conversation) {
+    if (conversation.before === null) return false;
+    const session = conversation.session ?? conversation.reads;
+    // A page may be empty, and there are others before it.
+    for (let count = 0; count === 0 && conversation.before !== null; ) {
+      const before = conversation.before || undefined;
+      const { data } = await this.command('session_messages', { session_id: session, before, limit: PAGE });
+      if (this.conversation !== conversation || conversation.before === undefined) return false;
+      count = data.messages.length;
+      conversation.prependSession(data.messages, data.before ?? null);
+    }
+    this._tell('conversation');
+    return true;
+  }
+
+  get _id() {
+    return this.conversation?.id ?? '';
+  }
+
+  async _open() {
+    const { connection } = this;
+    void connection.ask('subscribe', { topics: ['projects', 'approvals'] }).catch(() => {});
+    const hello = connection.ask('hello', { client: this._called });
+    const list = connection.ask('project_list');
+    this._greeted((await hello).data);
+    const { projects } = (await list).data;
+    kept.beginSeen(projects);
+    kept.prune(projects);
+    this._tell('projects');
+    await this._join();
+  }
+
+  _greeted(hello: any) {
+    this.hello = hello;
+    this._ids.add(hello.client_id);
+    const { name } = hello.device;
+    // The owner's own token has no name in front.
+    this.isNamed = kept.token().startsWith('drawbridge_');
+    this.name = name;
+    kept.keepFeatures(hello.features);
+    this._tell('hello');
+  }
+
+  /** Comes back to where it was, or begins at the end. */
+  async _join() {
+    let conversation = this.conversation;
+    if (!conversation) return;
+    const project = this.projects.all.get(conversation.id);
+    if (!project) {
+      if (this.projects.known) this._tell('gone'); // else it is joined when the list has come
+      return;
+    }
+    if (conversation.session !== undefined) {
+      if (conversation.joined) return;
+      conversation.join(EARLIER, true);
+      conversation.before = '';
+      await this._olderOfSession(conversation);
+      return;
+    }
+    const dropped = (project.first_seq ?? 1) > conversation.cursor + 1;
+    const isFresh =
+      !conversation.joined ||
+      project.last_seq - conversation.cursor > TOO_FAR ||
+      project.last_seq < conversation.cursor ||
+      dropped;
+    if (isFresh && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
+    const { data } = await this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
+    if (this.conversation !== conversation) return;
+    conversation.join(data.data, isFresh);
+    this._tell('conversation');
+    if (!isFresh) return;
+    if (this.may('session_messages') && this.may('sessions')) {
+      try {
+        // Until the session is known, no older records are requested: they could belong to another session.
+        conversation.before = null;
+        if (conversation.first > 1) conversation.reads = await this._currentSession(project);
+        // Undefined: another part of the history was asked for meanwhile.
+        if (this.conversation !== conversation || conversation.before === undefined) return;
+        // No session: there is nothing older.
+        conversation.before = conversation.reads === undefined ? null : '';
+        await this._olderOfSession(conversation);
+        return;
+      } catch (error) {
+        if (!(error instanceof RequestError) || error.code === 'OFFLINE') {
+          conversation.joined = false; // it is joined as a whole once the connection is back
+          throw error;
+        }
+        conversation.before = undefined; // the whole history of the project, then
+      }
+    }
+    if (conversation.first > 1) await this.older();
+  }
+
+  /** The project has another session now: what is shown is that one's. */
+  _sessionChanged({ update_type: what, data }: any, conversation: Conversation) {
+    if (conversation.session !== undefined || conversation.before === undefined) return;
+    // During a run it is the one that was new, and has its name now: its records are here already.
+    if (what === 'session_changed' && (conversation.run || data.session_id === conversation.reads)) {
+      conversation.reads = data.session_id || conversation.reads;
+      return;
+    }
+    // The project's own state comes later.
+    const project = this.projects.all.get(conversation.id);
+    if (project) project.session_id = what === 'session_reset' ? data.new_session_id : data.session_id;
+    void this._reload().catch(() => {});
+  }
+
+  _heard(message: any) {
+    const { type, project_id: id, seq, data } = message;
+    if (type === 'paired') {
+      kept.keepToken(data.token);
+      this._again();
+      this._tell('paired');
+    }
+    const changed = this.projects.take(message);
+    this.projects.heard(id, seq);
+    const conversation = this.conversation;
+    if (conversation && id === conversation.id && conversation.session === undefined) {
+      const record = recordOf(message);
+      if (record) conversation.take(record);
+      else if (type === 'agent_message') conversation.hear(data.messages[0]);
+      this._follow(message, conversation);
+      this._tell('conversation');
+    }
+    if (changed || seq) this._tell('projects');
+    this.dispatchEvent(new CustomEvent('message', { detail: message }));
+  }
+
+  _follow({ type, seq, data, request_id }: any, conversation: Conversation) {
+    if (type === 'accepted') {
+      const sent = this.unsent.find((one) => one.id === request_id);
+      if (!sent) return;
+      this._sent.set(data.run_id, sent.prompt);
+      // Servers that have queue_changed have sent it by now, or do at once.
+      if (data.position > 0 && !conversation.queue.some((one) => one.run_id === data.run_id))
+        conversation.queue = [
+          ...conversation.queue,
+          { run_id: data.run_id, position: data.position, prompt: sent.prompt },
+        ];
+      if (seq === undefined) return;
+      const message = {
+        type: 'user',
+        message: { prompt: sent.prompt },
+        run_id: data.run_id,
+        steer: sent.steer,
+        by: this.name,
+        attachments: sent.attachments?.map(({ name }) => name),
+        images: data.images,
+        files: data.files,
+      };
+      conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
+    } else if (type === 'update') {
+      conversation.told(data.update_type, data.data);
+      if (data.update_type === 'run_finished') this._removed(data.data);
+      if (['session_changed', 'session_reset'].includes(data.update_type)) this._sessionChanged(data, conversation);
+    }
+    if (type === 'update' && data.update_type === 'project_deleted' && this._removing !== conversation.id)
+      this._tell('gone');
+  }
+
+  /** Tells of a prompt of this device that somebody else has removed from the queue. */
+  _removed({ run_id: run, removed_by: by, client_id: id }: any) {
+    const prompt = this._sent.get(run);
+    this._sent.delete(run);
+    if (by && prompt !== undefined && !this._ids.has(id))
+      this.dispatchEvent(new CustomEvent('removed', { detail: { by, prompt, project: this._id } }));
+  }
+
+  /** What was not confirmed before. */
+  _again() {
+    for (const one of this.unsent) void this._execute(one);
+  }
+
+  async _execute(one: Unsent): Promise<boolean> {
+    const { prompt, attachments, agent, steer } = one;
+    let accepted = true;
+    const data = steer
+      ? { prompt, attachments, steer }
+      : { prompt, attachments, agent, options: { ...one.options, partial_messages: true } };
+    try {
+      await this.connection.ask('execute', data, { project: one.project, id: one.id, lasting: true });
+    } catch (error) {
+      if (error instanceof RequestError && error.code === 'OFFLINE') return true;
+      accepted = false;
+      if (this.conversation?.id !== one.project && !kept.draft(one.project)) kept.keepDraft(one.project, prompt);
+      this.dispatchEvent(new CustomEvent('refused', { detail: { prompt, project: one.project, error } }));
+    }
+    this.unsent = this.unsent.filter((other) => other !== one);
+    kept.keepUnsent(this.unsent);
+    this._tell('conversation');
+    return accepted;
+  }
+
+  /** `updated_input`, in pieces before it where it is too large for a message. */
+  async _input(input: object) {
+    const bytes = new TextEncoder().encode(JSON.stringify(input, whole));
+    if (bytes.length < MESSAGE_BYTES) return { updated_input: input };
+    return { updated_input_blob: await sendUp(this.connection, bytes) };
+  }
+
+  _tell(what: string) {
+    this.dispatchEvent(new CustomEvent('change', { detail: what }));
+  }
+}

@@ -1,0 +1,234 @@
+// One connection to the server that comes back by itself. Sockets and timers are handed in, so that tests have their own.
+
+import { wellFormed } from '../text/harmless.ts';
+
+/** Milliseconds until the first, second, … try; then always the last. */
+const PAUSES = [500, 1000, 2000, 5000, 10_000];
+
+/** Milliseconds within which a server that can be reached answers a request. */
+const PATIENCE = 10_000;
+
+/** Milliseconds after an error that names no request: a connection that is ended with it is ended by then. */
+const NAMELESS = 1000;
+
+/** The token is not accepted, or no longer accepted: the `error` before it has the reason. */
+const NOT_TAKEN = [4401, 4403];
+
+/** For `JSON.stringify`: without halves of surrogate pairs, which no server can read. */
+export const whole = (_: string, value: any) => (typeof value === 'string' ? wellFormed(value) : value);
+
+/** A request that was not done: `code` as in the protocol, or OFFLINE where the connection broke before the answer. */
+export class RequestError extends Error {
+  code: string;
+  details: any;
+
+  constructor(code: string, message: string, details?: any) {
+    super(message);
+    this.code = code;
+    this.details = details;
+  }
+}
+
+/** `idle` (not started), `connecting`, `open` (the token was accepted), `waiting` (until the next attempt), `refused` (the token
+was not accepted; there are no more attempts). */
+export type State = 'idle' | 'connecting' | 'open' | 'waiting' | 'refused';
+export type Message = { type: string; project_id?: string; seq?: number; data: any; request_id?: string };
+export class Connection {
+  state: State;
+  /** While it is `waiting`: when the next try is, in milliseconds since 1970. */
+  retryAt: number | undefined;
+  refusal: { code: string; message: string } | undefined;
+  onstate: (state: State) => void;
+  onmessage: (message: Message) => void;
+  onopen: any;
+  _connect: any;
+  _later: any;
+  _cancel: any;
+  _newId: any;
+  _asked: Map<string, any>;
+  _tries: number;
+  _doubt: any;
+  _first: { type: string; data: any } | undefined;
+  _socket: any;
+  _timer: any;
+
+  constructor({
+    connect,
+    later = (act, ms) => setTimeout(act, ms),
+    cancel = (timer) => clearTimeout(timer),
+    newId,
+  }: {
+    connect: () => any;
+    later?: (act: () => void, ms: number) => any;
+    cancel?: (timer: any) => void;
+    newId?: () => string;
+  }) {
+    this.state = 'idle';
+    /** If it is `refused`: the error with the reason. */
+    this.refusal = undefined;
+    this.onstate = () => {};
+    this.onmessage = () => {};
+    /** Called when the token was accepted, before lasting requests are sent again: for requests that have to come first. */
+    this.onopen = () => {};
+    this._connect = connect;
+    this._later = later;
+    this._cancel = cancel;
+    this._newId = newId ?? (() => `${Date.now().toString(36)}-${crypto.getRandomValues(new Uint32Array(3)).join('-')}`);
+    this._asked = new Map();
+    this._tries = 0;
+    /** The timer that runs while an answer to `check` is expected. */
+    this._doubt = undefined;
+    /** The message that is sent first. */
+    this._first = undefined;
+  }
+
+  /** @param client the name that others see */
+  start(token: string, client: string) {
+    this.stop();
+    this._first = { type: 'auth', data: { token, client } };
+    this._begin();
+  }
+
+  /** A one-time code instead of a token; `paired` brings one. It is tried once. @param name of this device */
+  pair(code: string, name: string) {
+    this.stop();
+    this._first = { type: 'pair', data: { code, name: name || undefined } };
+    this._begin();
+  }
+
+  /** Ends it; open requests fail. */
+  stop() {
+    this._cancel(this._timer);
+    this._believe();
+    const socket = this._socket;
+    this._socket = undefined;
+    socket?.close();
+    this._fail(() => true);
+    this._become('idle');
+  }
+
+  /** Does not wait for the next try: the network is back, or the page is looked at again. */
+  hurry() {
+    if (this.state !== 'waiting') return;
+    this._cancel(this._timer);
+    this._begin();
+  }
+
+  /** Sends a request that needs an answer: a network may be lost without notice, above all while the device sleeps, and the
+   * socket seems open for minutes. */
+  check() {
+    if (this.state !== 'open' || this._doubt !== undefined) return;
+    this._doubt = this._later(() => this.lost(), PATIENCE);
+    this._socket.send(JSON.stringify({ type: 'hello', data: {}, request_id: this._newId() }));
+  }
+
+  /** The network has gone: a socket that still seems open is not believed. */
+  lost() {
+    if (this.state === 'open' || this.state === 'connecting') this._socket?.close();
+    if (this._socket) this._closed(this._socket, 0);
+  }
+
+  /**
+   * The answer to a request. A `lasting` one is sent again after a break, with the same id, until it is answered; the
+   * server does nothing twice. Others fail with OFFLINE.
+   */
+  ask(
+    type: string,
+    data: object = {},
+    { project, id = this._newId(), lasting = false }: { project?: string; id?: string; lasting?: boolean } = {},
+  ): Promise<Message> {
+    const text = JSON.stringify({ type, project_id: project, data, request_id: id }, whole);
+    return new Promise((resolve, reject) => {
+      if (this.state !== 'open' && !lasting) {
+        reject(offline());
+        return;
+      }
+      this._asked.set(id, { text, lasting, resolve, reject });
+      if (this.state === 'open') this._socket.send(text);
+    });
+  }
+
+  _begin() {
+    this._become('connecting');
+    this.refusal = undefined;
+    const socket = (this._socket = this._connect());
+    socket.onopen = () => socket.send(JSON.stringify(this._first));
+    socket.onmessage = (event: { data: string }) => socket === this._socket && this._heard(JSON.parse(event.data));
+    socket.onclose = (event: { code: number }) => this._closed(socket, event.code);
+  }
+
+  _heard(message: Message) {
+    this._believe();
+    if (message.type === 'error' && message.request_id === undefined) this.refusal = message.data;
+    if (this.state === 'connecting') {
+      if (message.type === 'paired')
+        this._first = { type: 'auth', data: { token: message.data.token, client: message.data.client } };
+      else if (message.type !== 'auth') return;
+      this._tries = 0;
+      const again = [...this._asked.values()];
+      this._become('open');
+      this.onopen();
+      for (const { text } of again) this._socket?.send(text);
+    }
+    const asked = message.request_id === undefined ? undefined : this._asked.get(message.request_id);
+    if (message.type !== 'error') this.onmessage(message);
+    else if (message.request_id === undefined && this.state === 'open') this._refuseUnnamed(message.data);
+    if (!asked) return;
+    this._asked.delete(message.request_id as string);
+    if (message.type === 'error')
+      asked.reject(new RequestError(message.data.code, message.data.message, message.data.details));
+    else asked.resolve(message);
+  }
+
+  _closed(socket: any, code: number) {
+    if (socket !== this._socket) return;
+    this._socket = undefined;
+    this._believe();
+    const pairing = this._first?.type === 'pair';
+    if (pairing) this.refusal ??= { code: 'OFFLINE', message: 'Can’t reach the server. Try again.' };
+    const refused = pairing || NOT_TAKEN.includes(code);
+    this._fail((asked) => refused || !asked.lasting);
+    if (refused) {
+      this._become('refused');
+      return;
+    }
+    const pause = PAUSES[Math.min(this._tries++, PAUSES.length - 1)];
+    this._timer = this._later(() => this._begin(), pause);
+    this.retryAt = Date.now() + pause;
+    this._become('waiting');
+  }
+
+  /** The server could not read a request or its id: the open requests fail then, instead of waiting for ever. */
+  _refuseUnnamed({ code, message, details }: any) {
+    const [socket, ids] = [this._socket, [...this._asked.keys()]];
+    this._later(() => {
+      if (socket !== this._socket) return;
+      for (const id of ids) {
+        this._asked.get(id)?.reject(new RequestError(code, message, details));
+        this._asked.delete(id);
+      }
+    }, NAMELESS);
+  }
+
+  /** The server has answered, or the connection has ended. */
+  _believe() {
+    this._cancel(this._doubt);
+    this._doubt = undefined;
+  }
+
+  _fail(which: (asked: any) => boolean) {
+    for (const [id, asked] of this._asked) {
+      if (!which(asked)) continue;
+      this._asked.delete(id);
+      asked.reject(offline());
+    }
+  }
+
+  _become(state: State) {
+    if (this.state === state) return;
+    this.state = state;
+    this.onstate(state);
+  }
+}
+
+const offline = () => new RequestError('OFFLINE', 'You’re disconnected. Try again once you’re back online.');

@@ -1,0 +1,343 @@
+// The parts of a review that are drawn: which one the keys act on, which are near, and how one comes into view.
+
+import { type Signal, signal } from '@preact/signals';
+
+import { Current, type Decidable, Sight } from '../approvals/current.ts';
+import * as kept from '../state/kept.ts';
+import { isFocusLost } from '../ui/focus.ts';
+import { isCovered } from '../ui/shortcuts.ts';
+import { toasts } from '../ui/toasts.tsx';
+import { isComposing, isTyping } from '../ui/typing.ts';
+import { follow, type Part } from './model.ts';
+import type { OpenReview } from './open-review.ts';
+
+/** A part on the screen. */
+class Card implements Decidable {
+  part: Part;
+  element: HTMLElement;
+  sight = new Sight();
+  _review: OpenReview;
+
+  constructor(part: Part, element: HTMLElement, review: OpenReview) {
+    this.part = part;
+    this.element = element;
+    this._review = review;
+  }
+
+  get answered() {
+    return this.part.isGone;
+  }
+
+  looked(isInSight: boolean) {
+    const standing = this._review.of(this.part.key);
+    if (isInSight && standing.unopened.peek() === 0) standing.isSeen = true;
+  }
+}
+
+class CurrentCard extends Current<Card> {
+  _chosen: (card: Card) => void;
+
+  constructor(scroller: HTMLElement, cards: () => Card[], chosen: (card: Card) => void) {
+    super(scroller, cards);
+    this._chosen = chosen;
+  }
+
+  override choose(card: Card | undefined) {
+    const isOther = super.choose(card);
+    if (isOther && card) this._chosen(card);
+    return isOther;
+  }
+}
+
+/** Milliseconds for which a part that was brought into view stays there while the parts around it are drawn. */
+const HELD = 5000;
+
+/** Pixels that are left free above a part that is brought into view. The same in review.css. */
+const ABOVE = 56;
+
+/** A phone shows one part at a time. The same in review.css. */
+const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
+
+export type Acts = {
+  keep(part: Part): void;
+  undo(part: Part): void;
+  edit(part: Part): void;
+  comment(part: Part): void;
+  leave(): void;
+};
+
+export class Board {
+  review: OpenReview;
+  /** The key of the current part. */
+  at: Signal<string | undefined> = signal(undefined);
+  isPaged: Signal<boolean> = signal(PAGED.matches);
+  /** On a small screen: the list of files is shown in the place of a part. */
+  showsList: Signal<boolean> = signal(false);
+  /** The paths of the files whose parts are drawn: those that are, or were, near. */
+  drawn: Signal<ReadonlySet<string>> = signal(new Set());
+  _cards: Map<string, Card> = new Map();
+  _near: Set<Element> = new Set();
+  _current: CurrentCard | undefined;
+  _scroller: HTMLElement | undefined;
+  _cardsNear: IntersectionObserver | undefined;
+  _filesNear: IntersectionObserver | undefined;
+  _paths: WeakMap<Element, string> = new WeakMap();
+  _anchor: { key: string; top: number } | undefined;
+  _order: string[] = [];
+  /** The part that comes into view once it is drawn. */
+  _wanted: { key: string; takesFocus: boolean } | undefined;
+  /** The part that stays in view until the person does anything. */
+  _held: { key: string; until: number } | undefined;
+  _sizes: ResizeObserver | undefined;
+  _isMine = false;
+  _acts: Acts;
+  _ends: (() => void)[] = [];
+
+  constructor(review: OpenReview, acts: Acts) {
+    this.review = review;
+    this._acts = acts;
+  }
+
+  /** The place that scrolls is there. */
+  open(scroller: HTMLElement) {
+    this._scroller = scroller;
+    const near = (entries: IntersectionObserverEntry[]) => {
+      for (const { target, isIntersecting } of entries) this._near[isIntersecting ? 'add' : 'delete'](target);
+      this.look();
+    };
+    this._cardsNear = new IntersectionObserver(near, { root: scroller, rootMargin: '50%' });
+    this._filesNear = new IntersectionObserver(
+      (entries) => this._draw(entries.filter((one) => one.isIntersecting).map(({ target }) => this._paths.get(target))),
+      { root: scroller, rootMargin: '100%' },
+    );
+    this._current = new CurrentCard(
+      scroller,
+      () => [...this._cards.values()].filter((one) => this._near.has(one.element) || one === this._current?.card),
+      ({ part }) => (this.at.value = part.key),
+    );
+    const current = this._current;
+    this._sizes = new ResizeObserver(() => this._hold());
+    const listen = (target: EventTarget, type: string, act: (event: any) => void) => {
+      target.addEventListener(type, act);
+      this._ends.push(() => target.removeEventListener(type, act));
+    };
+    const later = () => requestAnimationFrame(() => this.look());
+    listen(document, 'pointerdown', (event) => current.clicked(event));
+    listen(document, 'click', (event) => current.pointed(event));
+    for (const type of ['wheel', 'touchmove', 'pointerdown']) listen(scroller, type, () => (this._held = undefined));
+    for (const type of ['focusin', 'focusout']) listen(document, type, later);
+    listen(document, 'keydown', (event) => this._key(event));
+    listen(PAGED, 'change', () => (this.isPaged.value = PAGED.matches));
+    this._ends.push(toasts.subscribe(later));
+  }
+
+  dispose() {
+    for (const end of this._ends.splice(0)) end();
+    this._cardsNear?.disconnect();
+    this._filesNear?.disconnect();
+    this._sizes?.disconnect();
+    this._current?.dispose();
+    this._cards.clear();
+  }
+
+  look() {
+    this._current?.look();
+  }
+
+  /** A part is drawn. @returns what ends it */
+  add(part: Part, element: HTMLElement) {
+    const card = new Card(part, element, this.review);
+    this._cards.set(part.key, card);
+    this._cardsNear?.observe(element);
+    this._sizes?.observe(element);
+    this._current?.watch(element);
+    // Until the observer has looked.
+    this._near.add(element);
+    if (part.key === this.at.peek()) this._current?.choose(card);
+    return () => {
+      this._cardsNear?.unobserve(element);
+      this._sizes?.unobserve(element);
+      this._near.delete(element);
+      if (this._cards.get(part.key) === card) this._cards.delete(part.key);
+      if (this._current?.card === card) this._current.choose(undefined);
+    };
+  }
+
+  /** A file is on the page: its parts are drawn once it is near. @returns what ends it */
+  addFile(path: string, element: HTMLElement) {
+    this._paths.set(element, path);
+    this._filesNear?.observe(element);
+    this._sizes?.observe(element);
+    return () => {
+      this._filesNear?.unobserve(element);
+      this._sizes?.unobserve(element);
+    };
+  }
+
+  /** Called before another version of the review is drawn: what is in view stays where it is. */
+  before(isMine: boolean) {
+    this._isMine ||= isMine;
+    const top = this._scroller?.getBoundingClientRect().top ?? 0;
+    const inView = this._order.find((key) => {
+      const card = this._cards.get(key);
+      return card && card.element.getBoundingClientRect().bottom > top + 1;
+    });
+    const key =
+      this._order.includes(this.at.peek() ?? '') && this._isOnScreen(this.at.peek()) ? this.at.peek() : inView;
+    const card = key === undefined ? undefined : this._cards.get(key);
+    this._anchor = card && { key: card.part.key, top: card.element.getBoundingClientRect().top };
+  }
+
+  /** Called when another version of the review has been drawn. */
+  after(parts: readonly Part[]) {
+    const before = this._order;
+    const now = parts.map(({ key }) => key);
+    const isMine = this._isMine;
+    const anchor = this._anchor;
+    this._order = now;
+    this._isMine = false;
+    this._anchor = undefined;
+    const card = anchor && this._cards.get(anchor.key);
+    if (card && this._scroller)
+      this._scroller.scrollTop += Math.round(card.element.getBoundingClientRect().top - anchor.top);
+    const at = this.at.peek();
+    const next = follow(before, now, at);
+    if (next === undefined) this.at.value = undefined;
+    // A reader who is elsewhere stays there.
+    else if (next !== at) this.goTo(next, { scrolls: isMine || before.length === 0, takesFocus: isFocusLost() });
+    else if (isMine && isFocusLost()) this.focus(next);
+    this.look();
+  }
+
+  /** Makes a part the current one. */
+  goTo(key: string, { scrolls = true, takesFocus = true } = {}) {
+    const part = this.review.parts.peek().find((one) => one.key === key);
+    if (!part) return;
+    this.at.value = key;
+    this.showsList.value = false;
+    this._draw([part.path]);
+    this._wanted = scrolls ? { key, takesFocus } : undefined;
+    const card = this._cards.get(key);
+    if (card) this._current?.choose(card);
+    if (card && !scrolls && takesFocus) this.focus(key);
+    // What was drawn for it is there in the next frame.
+    if (scrolls) requestAnimationFrame(() => requestAnimationFrame(() => this._reveal()));
+  }
+
+  /** Gives the focus to a part that is drawn. */
+  focus(key: string) {
+    this._cards.get(key)?.element.focus({ preventScroll: true });
+  }
+
+  /** Gives the focus to a line of a part, as `Diff` names it: to the button for a comment. */
+  focusLine(key: string, name: string) {
+    const element = this._cards.get(key)?.element;
+    (element?.querySelector<HTMLElement>(`.comment[data-line="${name}"]`) ?? element)?.focus({ preventScroll: true });
+  }
+
+  /** Brings the field of an edit into view once it is drawn. */
+  showField(key: string) {
+    requestAnimationFrame(() => {
+      this._held = undefined;
+      this._cards.get(key)?.element.querySelector('textarea')?.scrollIntoView({ block: 'nearest' });
+    });
+  }
+
+  step(by: 1 | -1) {
+    const keys = this.review.parts.peek().map(({ key }) => key);
+    const at = this.at.peek();
+    const here = at !== undefined && (this.isPaged.peek() || this._isOnScreen(at)) ? keys.indexOf(at) : -1;
+    const inSight = keys.findIndex((key) => this._isOnScreen(key));
+    const next = keys[here >= 0 ? here + by : Math.max(0, inSight)];
+    if (next !== undefined) this.goTo(next);
+    this._current?.arm();
+  }
+
+  _reveal() {
+    const { _wanted: wanted, _scroller: scroller } = this;
+    const card = wanted && this._cards.get(wanted.key);
+    if (!wanted || !card || !scroller) return;
+    this._wanted = undefined;
+    this._current?.choose(card);
+    if (this.isPaged.peek()) scroller.scrollTop = 0;
+    else {
+      this._held = { key: wanted.key, until: performance.now() + HELD };
+      this._bring(card, scroller);
+    }
+    if (wanted.takesFocus) card.element.focus({ preventScroll: true });
+    this._current?.arm();
+  }
+
+  _bring({ element }: Card, scroller: HTMLElement) {
+    const isHigher = element.offsetHeight + ABOVE > scroller.clientHeight;
+    element.scrollIntoView({ block: isHigher ? 'start' : 'nearest' });
+  }
+
+  /** Something was drawn: lines around a part, or a file above it. */
+  _hold() {
+    const { _held: held, _scroller: scroller } = this;
+    const card = held && this._cards.get(held.key);
+    if (card && scroller && performance.now() < held.until && !this.isPaged.peek()) this._bring(card, scroller);
+  }
+
+  _isOnScreen(key: string | undefined) {
+    const element = key === undefined ? undefined : this._cards.get(key)?.element;
+    if (!element || !this._scroller) return false;
+    const { top, bottom } = element.getBoundingClientRect();
+    const view = this._scroller.getBoundingClientRect();
+    return bottom > view.top && top < view.bottom;
+  }
+
+  _draw(paths: readonly (string | undefined)[]) {
+    const found = paths.filter((path) => path !== undefined && !this.drawn.peek().has(path)) as string[];
+    if (found.length) this.drawn.value = new Set([...this.drawn.peek(), ...found]);
+  }
+
+  _key(event: KeyboardEvent) {
+    if (isComposing(event) || document.querySelector('dialog[open]') || isCovered()) return;
+    const current = this._current;
+    const part = current?.card?.part;
+    const target = event.composedPath()[0] as HTMLElement;
+    if (!current) return;
+    this._held = undefined;
+    if (event.key === 'Escape') {
+      const took = !current.takesLetters;
+      current.arm();
+      this._escape(target, took);
+      return;
+    }
+    if (event.key === 'Tab') current.arm();
+    if (isTyping(target) || event.ctrlKey || event.metaKey || event.altKey || kept.setting('keys') === 'off') return;
+    if (event.key === 'j' || event.key === 'k') {
+      event.preventDefault();
+      this.step(event.key === 'j' ? 1 : -1);
+      return;
+    }
+    const acts: Record<string, (part: Part) => void> = {
+      a: this._acts.keep,
+      u: this._acts.undo,
+      e: this._acts.edit,
+      c: this._acts.comment,
+    };
+    const act = Object.hasOwn(acts, event.key) ? acts[event.key] : undefined;
+    if (!act || !part?.hunk) return;
+    event.preventDefault();
+    // Held down, a key would decide the next one, too.
+    if (!event.repeat && current.takesLetters && current.look()) act(part);
+  }
+
+  /** @param took letters were no shortcuts until now */
+  _escape(target: HTMLElement, took: boolean) {
+    const key = target.closest<HTMLElement>('[data-part]')?.dataset.part ?? this.at.peek();
+    const card = key === undefined ? undefined : this._cards.get(key);
+    if (card && this.review.back(card.part)) {
+      this.focus(card.part.key);
+      return;
+    }
+    if (this.showsList.peek()) {
+      this.showsList.value = false;
+      return;
+    }
+    if (!took && !isTyping(target)) this._acts.leave();
+  }
+}

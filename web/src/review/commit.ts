@@ -1,0 +1,82 @@
+// A commit of what was kept in a review: what a person writes for it, and what has become of it.
+
+import { type Signal, signal } from '@preact/signals';
+
+import type { Client } from '../protocol/client.ts';
+import type { RequestError } from '../protocol/connection.ts';
+import type { CommitOffer, ReviewCommitted } from '../protocol/messages.ts';
+
+export class Commit {
+  /** What the server offers; undefined where there is nothing to commit. */
+  offer: Signal<CommitOffer | undefined> = signal(undefined);
+  message: Signal<string> = signal('');
+  isNewBranch: Signal<boolean> = signal(false);
+  branch: Signal<string> = signal('');
+  /** The paths of kept files that stay as they are. */
+  without: Signal<ReadonlySet<string>> = signal(new Set());
+  busy: Signal<boolean> = signal(false);
+  problem: Signal<string> = signal('');
+  /** What git and its hooks have printed when they refused it. */
+  output: Signal<string> = signal('');
+  done: Signal<ReviewCommitted | undefined> = signal(undefined);
+  _client: Client;
+  _project: string;
+  _load: () => Promise<void>;
+
+  /** @param load requests the review as it is now */
+  constructor(client: Client, project: string, load: () => Promise<void>) {
+    this._client = client;
+    this._project = project;
+    this._load = load;
+  }
+
+  get isAllowed() {
+    return this._client.may('review_commit') && !this._client.projects.all.get(this._project)?.desk;
+  }
+
+  /** The dialog is opened: a message is proposed, unless the person has written one. */
+  open() {
+    this.done.value = undefined;
+    this.problem.value = this.output.value = '';
+    this.message.value ||= this.offer.peek()?.message ?? '';
+  }
+
+  /** @param kept the paths of all files that could be committed */
+  async run(kept: readonly string[]) {
+    if (this.busy.peek()) return;
+    const left = this.without.peek();
+    const files = kept.some((path) => left.has(path)) ? kept.filter((path) => !left.has(path)) : undefined;
+    const branch = this.isNewBranch.peek() ? this.branch.peek().trim() : undefined;
+    this.busy.value = true;
+    this.problem.value = this.output.value = '';
+    try {
+      const { data } = await this._client.connection.ask(
+        'review_commit',
+        { message: this.message.peek(), branch, files },
+        { project: this._project },
+      );
+      await this._load(); // what can be pushed now
+      this.done.value = data.data as ReviewCommitted;
+      this.message.value = this.branch.value = '';
+      this.isNewBranch.value = false;
+      this.without.value = new Set();
+    } catch (error) {
+      const { code, message, details } = error as RequestError;
+      this.problem.value = code === 'OFFLINE' ? LOST : wordsOf(message, details);
+      this.output.value = typeof details?.output === 'string' ? details.output : '';
+      this.busy.value = false;
+      await this._load();
+    } finally {
+      this.busy.value = false;
+    }
+  }
+}
+
+const LOST =
+  'The connection was lost before the answer came. Once you’re back online, the files that are not committed are listed here.';
+
+/** The reason of a refusal, with the files that it is about. */
+function wordsOf(message: string, details: any): string {
+  const paths: unknown = details?.paths;
+  return Array.isArray(paths) && paths.length ? `${message} Files: ${paths.join(', ')}.` : message;
+}

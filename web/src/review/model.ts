@@ -1,0 +1,300 @@
+// What a review is made of on the page: its parts in their order, and each as a difference and in words. Pure.
+
+import { type Difference, markWords, type Row } from '../diff/lines.ts';
+import { FIRST, LONGEST } from '../diff/rows.ts';
+import type { ReviewComment, ReviewFile, ReviewHunk } from '../protocol/messages.ts';
+import { endsLike } from '../state/projects.ts';
+
+/** Pairs of lines whose words are compared. */
+const MARKED = 200;
+
+/**
+ * What is decided as one: a hunk, or a file that was too large for the message. `isGone`: it is not in the review any more,
+ * and is shown because of what a person has written or was told there.
+ */
+export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
+
+export type ShownFile = { file: ReviewFile; parts: Part[] };
+
+/** The key of a file: of the buttons for all of it, and of its only part if it has no hunks. */
+export const fileKey = (path: string) => `file ${path}`;
+
+function partsOf(file: ReviewFile): Part[] {
+  if (!file.hunks.length) return [{ key: fileKey(file.path), path: file.path }];
+  return file.hunks.map((hunk) => ({ key: hunk.id, path: file.path, hunk }));
+}
+
+/** Where a hunk of lines is in its file; others come after all lines. */
+const placeOf = ({ hunk }: Part) => (hunk?.kind === 'lines' ? hunk.new_start : Infinity);
+
+/**
+ * The files of a review, each with its parts.
+ * @param gone parts that are still shown, with the files that they were in
+ * @param before what was shown: a file that has not changed stays the same object
+ */
+export function shownFiles(
+  files: readonly ReviewFile[],
+  gone: readonly { part: Part; file: ReviewFile }[] = [],
+  before: readonly ShownFile[] = [],
+): ShownFile[] {
+  const known = new Map(before.map((one) => [one.file.path, one]));
+  const found: ShownFile[] = files.map((file) => ({ file, parts: partsOf(file) }));
+  for (const { part, file } of gone) {
+    let place = found.find((one) => one.file.path === file.path);
+    if (!place) {
+      place = { file: { ...file, hunks: [], added: 0, removed: 0, too_large: false }, parts: [] };
+      const at = before.findIndex((one) => one.file.path === file.path);
+      const next = before.slice(at + 1).find((one) => found.some((other) => other.file.path === one.file.path));
+      const index = next ? found.findIndex((one) => one.file.path === next.file.path) : found.length;
+      found.splice(at < 0 ? 0 : index, 0, place);
+    }
+    const after = place.parts.findIndex((one) => placeOf(one) > placeOf(part));
+    place.parts.splice(after < 0 ? place.parts.length : after, 0, part);
+  }
+  return found.map((one) => {
+    const last = known.get(one.file.path);
+    return last && JSON.stringify(last) === JSON.stringify(one) ? last : one;
+  });
+}
+
+export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
+
+/** The part to go to where `key` was: itself, else the next one that is left, else the last. */
+export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
+  if (key === undefined) return now[0];
+  if (now.includes(key)) return key;
+  const left = new Set(now);
+  return before.slice(before.indexOf(key) + 1).find((one) => left.has(one)) ?? now[now.length - 1];
+}
+
+/** The lines of a text; only a line feed ends one. */
+export function linesOf(text: string): string[] {
+  const lines = text.split('\n');
+  if (lines[lines.length - 1] === '') lines.pop();
+  return lines;
+}
+
+/** The lines of the file as it is now that a hunk covers, from 0; without `to`. */
+function spanOf({ new_start: start, added }: ReviewHunk): [from: number, to: number] {
+  const count = linesOf(added).length;
+  const from = count ? start - 1 : start;
+  return [from, from + count];
+}
+
+/** Unchanged lines around a hunk. `more`: there are others that could be shown. */
+export type Context = { before: string[]; after: string[]; more: boolean };
+
+export const NO_CONTEXT: Context = { before: [], after: [], more: false };
+
+/**
+ * The lines around a hunk, up to the next ones; none if the text is not the one that the hunk is about.
+ * @param text the file as it is now
+ * @param count lines on each side, at most
+ */
+export function contextOf(text: string, { hunks }: ReviewFile, hunk: ReviewHunk, count: number): Context {
+  const lines = linesOf(text);
+  const [from, to] = spanOf(hunk);
+  const others = hunks.filter((one) => one.kind === 'lines');
+  const isIts = (one: ReviewHunk) => linesOf(one.added).every((line, n) => lines[spanOf(one)[0] + n] === line);
+  if (hunk.kind !== 'lines' || to > lines.length || !others.every(isIts)) return NO_CONTEXT;
+  const at = others.findIndex((one) => one.id === hunk.id);
+  const first = at > 0 ? spanOf(others[at - 1])[1] : 0;
+  const end = at < others.length - 1 ? spanOf(others[at + 1])[0] : lines.length;
+  const start = Math.max(first, from - count);
+  const stop = Math.min(end, to + count);
+  return { before: lines.slice(start, from), after: lines.slice(to, stop), more: start > first || stop < end };
+}
+
+const isCrlf = (text: string) => text.includes('\r\n') && !/(?:^|[^\r])\n/.test(text);
+
+/** A hunk as a difference, with the numbers of its lines. "\r" is shown only if the line ends are mixed or changed. */
+export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }: Context = NO_CONTEXT): Difference {
+  const texts = [hunk.removed, hunk.added];
+  const isPlain = texts.some(Boolean) && texts.every((text) => !text || isCrlf(text));
+  const plain = (line: string) => (isPlain ? line.replace(/\r$/, '') : line);
+  const [old, fresh] = texts.map((text) => linesOf(text).map(plain));
+  const [from] = spanOf(hunk);
+  const oldFrom = hunk.removed ? hunk.old_start - 1 : hunk.old_start;
+  const same = (line: string, o: number, n: number): Row => ({
+    kind: 'same',
+    old: { number: o + 1, text: plain(line) },
+    new: { number: n + 1, text: plain(line) },
+  });
+  const rows = before.map((line, n) => same(line, oldFrom - before.length + n, from - before.length + n));
+  for (let n = 0; n < Math.max(old.length, fresh.length); n++) {
+    const row: Row = { kind: 'changed' };
+    if (n < old.length) row.old = { number: oldFrom + n + 1, text: old[n] };
+    if (n < fresh.length) row.new = { number: from + n + 1, text: fresh[n] };
+    if (row.old && row.new && n < MARKED) markWords(row.old, row.new);
+    rows.push(row);
+  }
+  for (const [n, line] of after.entries()) rows.push(same(line, oldFrom + old.length + n, from + fresh.length + n));
+  const [oldEnds, freshEnds] = texts.map((text) => !text || text.endsWith('\n'));
+  const end =
+    !both || !hunk.removed || !hunk.added || oldEnds === freshEnds
+      ? ''
+      : freshEnds
+        ? 'Newline added at end of file.'
+        : 'No newline at end of file.';
+  return { hunks: [{ skipped: 0, rows }], added: fresh.length, removed: old.length, both, end };
+}
+
+/** Whether a part of the hunk is behind a button when it is drawn first. */
+export function isCut(hunk: ReviewHunk): boolean {
+  let known = cut.get(hunk);
+  if (known === undefined) {
+    const lines = [...linesOf(hunk.removed), ...linesOf(hunk.added)];
+    known = lines.length > FIRST || lines.some((line) => line.length > LONGEST);
+    cut.set(hunk, known);
+  }
+  return known;
+}
+
+/** Thousands of hunks are looked at after each decision. */
+const cut: WeakMap<ReviewHunk, boolean> = new WeakMap();
+
+const MODES: Record<string, string> = {
+  '100644': 'a regular file',
+  '100755': 'an executable file',
+  '120000': 'a symbolic link',
+  '160000': 'a submodule',
+};
+
+const modeOf = (mode: string | null) => (mode && MODES[mode]) || `a file with the mode ${mode}`;
+
+/** What is not in the lines of a part, in words; '' if there is nothing to add. */
+export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
+  const { old_mode: old, new_mode: fresh } = file;
+  if (!hunk) return 'The changes to this file are too large to show here.';
+  if (hunk.kind === 'mode') {
+    if (old === '100644' && fresh === '100755') return 'The file was made executable.';
+    if (old === '100755' && fresh === '100644') return 'The file is not executable any more.';
+    return `The file was ${modeOf(old)}, and is ${modeOf(fresh)} now.`;
+  }
+  if (hunk.kind === 'name') return `The file was renamed from ${file.old_path}.`;
+  if (hunk.kind !== 'file') return '';
+  const lines = linesOf(hunk.removed).length + linesOf(hunk.added).length;
+  const isUnshown = file.binary && !file.old_image && !file.new_image;
+  const unshown = isUnshown ? 'Its content is not shown: it is not text, or it is too large to compare.' : '';
+  const what =
+    file.change === 'added'
+      ? `This is a new file${fresh === '100644' ? '' : `: ${modeOf(fresh)}`}.`
+      : file.change === 'deleted'
+        ? `This file was deleted${old === '100644' ? '' : `; it was ${modeOf(old)}`}.`
+        : old === fresh
+          ? 'The content of this file was changed.'
+          : `The file was ${modeOf(old)}, and is ${modeOf(fresh)} now.`;
+  return [what, unshown || (lines || file.binary ? '' : 'It is empty.')].filter(Boolean).join(' ');
+}
+
+/** Whether a person can write other lines in the place of a hunk's new ones. */
+export const canEdit = (file: ReviewFile, hunk: ReviewHunk | undefined) =>
+  hunk?.kind === 'lines' || (hunk?.kind === 'file' && file.change === 'added' && !file.binary);
+
+/** The new lines of a hunk as a text field has them: without the line feed at their end. */
+export const fieldOf = ({ added }: ReviewHunk) => added.replace(/\r\n/g, '\n').replace(/\n$/, '');
+
+/** What is sent for the text in that field. */
+export function editedText({ removed, added }: ReviewHunk, field: string): string {
+  const isEnded = (added || removed).endsWith('\n');
+  return endsLike(added || removed, field && isEnded ? `${field}\n` : field);
+}
+
+/** Whether a hunk has no lines: it is about the file's mode or name. */
+export const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
+
+/** The title of a hunk: where it is. */
+export function titleOf({ kind, new_start: start, added, old_start: before, removed }: ReviewHunk): string {
+  if (kind === 'mode') return 'File mode';
+  if (kind === 'name') return 'File name';
+  if (kind === 'file') return 'Whole file';
+  const [first, count] = added ? [start, linesOf(added).length] : [before, linesOf(removed).length];
+  const lines = count === 1 ? `Line ${first}` : `Lines ${first}–${first + count - 1}`;
+  return added ? lines : `${lines} (removed)`;
+}
+
+const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'edited' };
+
+/** What became of a hunk, from the details of `HUNK_GONE` or from who has changed the review since. */
+export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
+  if (!by) return 'This change is not in the review any more: its lines have changed.';
+  return decision ? `${by} already ${DECIDED[decision] ?? 'decided'} this change.` : `${by} decided this change.`;
+}
+
+/** Whether all of those who have changed the review since are one person; who it is then. */
+export function onlyOne(names: readonly (string | null | undefined)[]): string | undefined {
+  const [first] = names;
+  return first && names.every((name) => name === first) ? first : undefined;
+}
+
+// Lines that can be commented on, and where comments are shown.
+
+export type Side = ReviewComment['side'];
+
+/** The lines of a part that are shown, by their numbers, without the line feed. A "\r" before it is part of the line. */
+export type Lines = Record<Side, ReadonlyMap<number, string>>;
+
+export const NO_LINES: Lines = { new: new Map(), old: new Map() };
+
+/** The first line of a hunk on a side; for none, the place between two lines as that of the second one. */
+export const startOf = (hunk: ReviewHunk, side: Side) =>
+  side === 'new' ? hunk.new_start + (hunk.added ? 0 : 1) : hunk.old_start + (hunk.removed ? 0 : 1);
+
+/** The lines of a hunk and those around it. What is on both sides is of the new one. */
+export function linesOn(hunk: ReviewHunk, { before, after }: Context): Lines {
+  if (isAside(hunk)) return NO_LINES;
+  const from = startOf(hunk, 'new') - before.length;
+  const fresh = [...before, ...linesOf(hunk.added), ...after];
+  const oldFrom = startOf(hunk, 'old');
+  return {
+    new: new Map(fresh.map((line, n) => [from + n, line])),
+    old: new Map(linesOf(hunk.removed).map((line, n) => [oldFrom + n, line])),
+  };
+}
+
+/** A line as `Diff` names it. */
+export const lineName = (side: Side, line: number) => (side === 'new' ? String(line) : `−${line}`);
+
+export const lineOf = (name: string): [side: Side, line: number] =>
+  name.startsWith('−') ? ['old', Number(name.slice(1))] : ['new', Number(name)];
+
+/** The text of the lines `from` to `to`; undefined if not all of them are shown. */
+export function quoteOf(lines: ReadonlyMap<number, string>, from: number, to: number): string | undefined {
+  let text = '';
+  for (let n = from; n <= to; n++) {
+    const line = lines.get(n);
+    if (line === undefined) return undefined;
+    text += `${line}\n`;
+  }
+  return text || undefined;
+}
+
+/** "line 5", "lines 5–7 (removed)" */
+export function linesWords({ side, line, end_line: end }: Pick<ReviewComment, 'side' | 'line' | 'end_line'>): string {
+  const lines = line === end ? `line ${line}` : `lines ${line}–${end}`;
+  return side === 'old' ? `${lines} (removed)` : lines;
+}
+
+/** The part at which a comment is shown: the one with its lines, else the nearest of its file; undefined if the file has none. */
+export function partOf(
+  { path, side, line, end_line: end }: ReviewComment,
+  files: readonly ShownFile[],
+): Part | undefined {
+  const parts = files.find(({ file }) => file.path === path)?.parts ?? [];
+  const distance = ({ hunk }: Part) => {
+    if (!hunk || isAside(hunk)) return 1e9;
+    const start = startOf(hunk, side);
+    const last = start + Math.max(1, linesOf(side === 'new' ? hunk.added : hunk.removed).length) - 1;
+    return Math.max(0, start - end, line - last);
+  };
+  return parts.reduce<Part | undefined>(
+    (best, one) => (best && distance(best) <= distance(one) ? best : one),
+    undefined,
+  );
+}
+
+/** What the field for a suggestion contains for these lines. */
+export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
+
+/** What is sent for the text in that field: whole lines; nothing removes the lines. */
+export const suggestedText = (quote: string, field: string) => (field ? endsLike(quote, `${field}\n`) : '');

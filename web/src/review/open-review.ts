@@ -1,0 +1,414 @@
+// The open review of a project: what of it is shown, what a person writes for it, and the decisions on their way.
+
+import { batch, computed, type ReadonlySignal, type Signal, signal } from '@preact/signals';
+
+import { isWrapped } from '../diff/style.ts';
+import type { Client } from '../protocol/client.ts';
+import type { RequestError } from '../protocol/connection.ts';
+import type { Review, ReviewFile } from '../protocol/messages.ts';
+import * as kept from '../state/kept.ts';
+import { counted } from '../ui/dom.ts';
+import { Commit } from './commit.ts';
+import { Comments } from './comments.ts';
+import {
+  editedText,
+  fieldOf,
+  fileKey,
+  goneWords,
+  isCut,
+  onlyOne,
+  type Part,
+  partsIn,
+  type ShownFile,
+  shownFiles,
+} from './model.ts';
+import { Push } from './push.ts';
+
+/** The key of the buttons for the whole review. */
+export const ALL = 'all';
+
+/** Lines of context on each side of a hunk, first and with each "Show more lines". */
+export const CONTEXT = 3;
+
+/** Milliseconds for which it is shown what others have decided. */
+const NEWS = 10_000;
+
+/** The updates after which the review, its comments or what can be committed is another. */
+const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
+
+/** What belongs to a part, a file or the whole review while it is shown. */
+export type Standing = {
+  /** Its decision is on its way. */
+  busy: Signal<boolean>;
+  /** What has become of a decision, where it failed. */
+  note: Signal<string>;
+  /** The person's own lines; undefined: none. */
+  draft: Signal<string | undefined>;
+  isEditing: Signal<boolean>;
+  /** How many of its buttons have to be pressed before it can be decided; undefined: it has not been drawn. */
+  unopened: Signal<number | undefined>;
+  /** Lines of context on each side. */
+  context: Signal<number>;
+  /** All of it has been in view. */
+  isSeen: boolean;
+};
+
+type Wish = { hunks?: string[]; files?: string[]; all?: boolean; decision?: 'keep' | 'undo'; text?: string };
+
+export class OpenReview {
+  project: string;
+  /** Undefined until the server has answered. */
+  version: Signal<string | undefined> = signal(undefined);
+  files: Signal<ShownFile[]> = signal([]);
+  /** Files that did not fit into the message. */
+  more: Signal<number> = signal(0);
+  /** Why the review can't be loaded. */
+  problem: Signal<string> = signal('');
+  /** What others have done, in words. */
+  news: Signal<string> = signal('');
+  parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
+  /** The agent is working: files can't be written. */
+  isWorking: Signal<boolean> = signal(false);
+  comments: Comments;
+  /** The paths of files with changes that were kept and are not committed. */
+  kept: Signal<readonly string[]> = signal([]);
+  commit: Commit;
+  push: Push;
+  _client: Client;
+  _standings: Map<string, Standing> = new Map();
+  /** The edits that are not decided, as they are stored. */
+  _drafts: kept.ReviewDrafts;
+  /** The files as the server has sent them last. */
+  _sent: readonly ReviewFile[] = [];
+  _gone: { part: Part; file: ReviewFile }[] = [];
+  /** The parts about which a decision came too late. */
+  _refused: Set<string> = new Set();
+  /** Who has changed the review since it was loaded; null: a run, or a change of the files. */
+  _changes: (string | null)[] = [];
+  /** Which comments the hunks answer, as the server has sent it last. */
+  _answers = '';
+  _asked = 0;
+  _shown = 0;
+  _loading: Promise<void> | undefined;
+  /** The request after the one that is under way. */
+  _next: Promise<void> | undefined;
+  /** The last request when a comment was reported: answers up to it may not have that comment yet. */
+  _toldAt = 0;
+  _isOver = false;
+  _newsEnd: ReturnType<typeof setTimeout> | undefined;
+  _before: (isMine: boolean) => void;
+
+  /** @param before is called before another version of the review is shown. @param before.isMine this person has decided something */
+  constructor(client: Client, project: string, before: (isMine: boolean) => void) {
+    this._client = client;
+    this.project = project;
+    this._before = before;
+    this._drafts = kept.reviewDrafts(project);
+    this.comments = new Comments(client, project, this.files, () => this.load());
+    this.commit = new Commit(client, project, () => this.load());
+    this.push = new Push(client, project, () => this.load());
+    client.addEventListener('message', this._heard);
+    client.addEventListener('change', this._changed);
+    document.addEventListener('visibilitychange', this._looked);
+    void this.load();
+  }
+
+  dispose() {
+    this._isOver = true;
+    clearTimeout(this._newsEnd);
+    this._client.removeEventListener('message', this._heard);
+    this._client.removeEventListener('change', this._changed);
+    document.removeEventListener('visibilitychange', this._looked);
+  }
+
+  /** Whether this device may decide. */
+  get mayDecide() {
+    return this._client.may('review_decide');
+  }
+
+  of(key: string): Standing {
+    let found = this._standings.get(key);
+    if (!found) {
+      const { text } = this._drafts[key] ?? {};
+      found = {
+        busy: signal(false),
+        note: signal(''),
+        draft: signal(text),
+        isEditing: signal(false),
+        unopened: signal(undefined),
+        context: signal(CONTEXT),
+        isSeen: false,
+      };
+      this._standings.set(key, found);
+    }
+    return found;
+  }
+
+  /** Whether something of a part is behind a button. What has not been drawn is only known from its lines. */
+  isClosed({ key, hunk }: Part): boolean {
+    const count = this.of(key).unopened.value;
+    return count === undefined ? !isWrapped.value || (hunk !== undefined && isCut(hunk)) : count > 0;
+  }
+
+  hasDraft({ key, hunk }: Part): boolean {
+    const { draft } = this.of(key);
+    return draft.value !== undefined && (!hunk || draft.value !== fieldOf(hunk));
+  }
+
+  // What a person writes.
+
+  edit(part: Part) {
+    const { draft, isEditing } = this.of(part.key);
+    if (!part.hunk || part.isGone) return;
+    draft.value ??= fieldOf(part.hunk);
+    isEditing.value = true;
+  }
+
+  typed(part: Part, text: string) {
+    this.of(part.key).draft.value = text;
+    this._keep(part);
+  }
+
+  /** Back to reading; what was written is kept. @returns whether there was anything to go back from */
+  back(part: Part): boolean {
+    const { isEditing, draft } = this.of(part.key);
+    if (!isEditing.value || part.isGone) return false;
+    if (!this.hasDraft(part)) draft.value = undefined;
+    isEditing.value = false;
+    this._keep(part);
+    return true;
+  }
+
+  discard(part: Part) {
+    const { isEditing, draft } = this.of(part.key);
+    draft.value = undefined;
+    isEditing.value = false;
+    this._keep(part);
+  }
+
+  /** Closes a part that is not in the review any more. */
+  close(part: Part) {
+    this.discard(part);
+    for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);
+    this._remove(part.key);
+    this._standings.delete(part.key);
+  }
+
+  /** A part that is not in the review any more is not shown any more either. */
+  _remove(key: string) {
+    const left = this._gone.filter(({ part }) => part.key !== key);
+    if (left.length === this._gone.length) return;
+    this._gone = left;
+    this._before(true);
+    this.files.value = shownFiles(this._sent, this._gone, this.files.value);
+  }
+
+  // Decisions.
+
+  decide(part: Part, decision: 'keep' | 'undo') {
+    const wish = part.hunk ? { hunks: [part.hunk.id] } : this._whole({ files: [part.path] });
+    return this._decide(part.key, { ...wish, decision });
+  }
+
+  acceptEdit(part: Part) {
+    const text = this.of(part.key).draft.value;
+    if (!part.hunk || text === undefined) return;
+    return this._decide(part.key, { hunks: [part.hunk.id], text: editedText(part.hunk, text) });
+  }
+
+  decideFile(path: string, decision: 'keep' | 'undo') {
+    return this._decide(fileKey(path), this._whole({ files: [path], decision }));
+  }
+
+  decideAll(decision: 'keep' | 'undo') {
+    return this._decide(ALL, this._whole({ all: true, decision }));
+  }
+
+  /** With the version that is shown: nothing else may be decided. */
+  _whole(wish: Wish) {
+    return { ...wish, version: this.version.value };
+  }
+
+  async _decide(key: string, wish: Wish) {
+    const { busy, note, draft, isEditing } = this.of(key);
+    if (busy.value || !this.mayDecide) return;
+    busy.value = true;
+    note.value = '';
+    this._refused.delete(key);
+    const number = ++this._asked;
+    try {
+      const { data } = await this._client.connection.ask('review_decide', wish, {
+        project: this.project,
+        lasting: true,
+      });
+      busy.value = false;
+      draft.value = undefined;
+      isEditing.value = false;
+      this._forget(wish.hunks ?? []);
+      this._remove(key);
+      if (number > this._shown) this._show(number, data as Review, true);
+      else await this.load();
+    } catch (error) {
+      const { code } = error as RequestError;
+      note.value = this._wordsOf(error as RequestError, wish);
+      if (code === 'HUNK_GONE') this._refused.add(key);
+      if (code === 'HUNK_GONE' || code === 'REVIEW_CLASH') await this.load();
+    } finally {
+      busy.value = false;
+    }
+  }
+
+  /** Why a decision was refused. */
+  _wordsOf({ code, details, message }: RequestError, { hunks }: Wish): string {
+    if (code === 'REVIEW_CLASH') {
+      const paths = Array.isArray(details?.paths) ? details.paths.join(', ') : 'the files';
+      return `This conflicts with what is at ${paths} now. Nothing was changed.`;
+    }
+    if (code !== 'HUNK_GONE') return message;
+    if (!hunks && !details?.gone)
+      return 'The review has changed since you saw it. Nothing was changed. Read what is new, then decide again.';
+    return `${goneWords(details && { ...details, by: details.by && this._client.called(details) })} Nothing was changed.`;
+  }
+
+  // What the server says.
+
+  /** Requests the review as it is now. Calls while a request is under way share the one after it. */
+  load(): Promise<void> {
+    if (this._loading) return (this._next ??= this._loading.then(() => this._load()));
+    return (this._loading = this._load());
+  }
+
+  async _load() {
+    const number = ++this._asked;
+    try {
+      if (this._isOver) return;
+      const { data } = await this._client.connection.ask('review_get', {}, { project: this.project, lasting: true });
+      if (this._isOver) return;
+      this.problem.value = '';
+      if (number > this._shown) this._show(number, data as Review, false);
+    } catch (error) {
+      this.problem.value = (error as Error).message;
+    } finally {
+      this._loading = this._next;
+      this._next = undefined;
+    }
+  }
+
+  _show(number: number, review: Review, isMine: boolean) {
+    this._shown = number;
+    const changes = this._changes.splice(0);
+    const isFirst = this.version.peek() === undefined;
+    const files = review.files ?? [];
+    const answers = files.flatMap(({ hunks }) => hunks.map((one) => one.answers?.join(' '))).join();
+    if (number > this._toldAt) this.comments.show(review);
+    this.kept.value = review.kept ?? [];
+    this.commit.offer.value = review.commit ?? undefined;
+    this.push.offer.value = review.push ?? undefined;
+    if (!isFirst && review.version === this.version.peek() && answers === this._answers) return;
+    this._answers = answers;
+    this._sent = files;
+    const before = this.files.peek();
+    const now = new Set(partsIn(shownFiles(files)).map(({ key }) => key));
+    const who = onlyOne(changes);
+    let lost = 0;
+    this._gone = this._gone.filter(({ part }) => !now.has(part.key));
+    for (const { file, parts } of before)
+      for (const part of parts) {
+        if (part.isGone || now.has(part.key)) continue;
+        if (!isMine) lost++;
+        const { note, draft, isEditing, busy } = this.of(part.key);
+        if (!this._refused.has(part.key)) note.value = '';
+        // While a decision about it is on its way, its answer says what has become of it.
+        const isWriting = this.comments.isWriting(part.key);
+        if (!this.hasDraft(part) && !isWriting && !note.value && !busy.value) {
+          this._standings.delete(part.key);
+          continue;
+        }
+        if (!busy.value) note.value ||= isMine ? 'You decided this change.' : goneWords({ by: who });
+        isEditing.value = draft.value !== undefined;
+        this._gone.push({ part: { ...part, isGone: true }, file });
+      }
+    if (isFirst) this._restore(now);
+    this._before(isMine);
+    batch(() => {
+      this.files.value = shownFiles(files, this._gone, before);
+      this.more.value = review.more ?? 0;
+      this.version.value = review.version;
+      if (lost) this.tell(who ? `${who} decided ${counted(lost, 'change')}.` : 'The review has changed.');
+    });
+  }
+
+  /** Shows what was done, or what others have done. */
+  tell(news: string) {
+    this.news.value = news;
+    clearTimeout(this._newsEnd);
+    this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
+  }
+
+  /** Edits of an earlier visit whose hunks are not in the review any more. */
+  _restore(now: ReadonlySet<string>) {
+    const written = this.comments.writings
+      .peek()
+      .flatMap(({ part, path }) => (part ? [[part, { path }] as const] : []));
+    for (const [key, { path }] of new Map([...written, ...Object.entries(this._drafts)])) {
+      if (now.has(key)) continue;
+      const file: ReviewFile = {
+        path,
+        change: 'changed',
+        old_mode: null,
+        new_mode: null,
+        added: 0,
+        removed: 0,
+        hunks: [],
+      };
+      const { note, isEditing, draft } = this.of(key);
+      note.value = goneWords();
+      isEditing.value = draft.value !== undefined;
+      this._gone.push({ part: { key, path, isGone: true }, file });
+    }
+  }
+
+  /** Stores what was written, so that it outlives the page. */
+  _keep(part: Part) {
+    const { [part.key]: _, ...others } = this._drafts;
+    const text = this.of(part.key).draft.value;
+    const isIts = text !== undefined && this.hasDraft(part);
+    this._drafts = isIts ? { ...others, [part.key]: { path: part.path, text } } : others;
+    kept.keepReviewDrafts(this.project, this._drafts);
+  }
+
+  _forget(hunks: readonly string[]) {
+    for (const id of hunks) delete this._drafts[id];
+    kept.keepReviewDrafts(this.project, this._drafts);
+  }
+
+  _heard = (event: Event) => {
+    const { type, project_id: id, data } = (event as CustomEvent).detail;
+    if (id !== this.project || type !== 'update') return;
+    // Somebody may have sent the drafts.
+    const isSent = data.update_type === 'project_state' && this.comments.drafts.peek().length > 0;
+    if (!isSent && !CHANGES.includes(data.update_type)) return;
+    const { by, client_id, comment_id, comment, files, branch, remote } = data.data;
+    const isOther = !this._client.isMine({ by, client_id });
+    const who = by && this._client.called({ by });
+    if (data.update_type === 'review_changed' && isOther) this._changes.push(who || null);
+    if (data.update_type === 'review_commented') {
+      this.comments.told(comment_id, comment);
+      this._toldAt = this._asked;
+    }
+    if (data.update_type === 'review_committed' && isOther)
+      this.tell(`${who} committed ${counted(files.length, 'file')} on ${branch}.`);
+    if (data.update_type === 'review_pushed' && isOther) this.tell(`${who} pushed ${branch} to ${remote}.`);
+    void this.load();
+  };
+
+  _changed = (event: Event) => {
+    // After a break, what has happened meanwhile was not reported.
+    if ((event as CustomEvent).detail === 'hello') void this.load();
+  };
+
+  _looked = () => {
+    // The files may have been changed in another window.
+    if (!document.hidden && this.version.value !== undefined) void this.load();
+  };
+}

@@ -1,0 +1,83 @@
+// A push of the current branch: the pull request that a person wants with it, and what has become of both.
+
+import { type Signal, signal } from '@preact/signals';
+
+import type { Client } from '../protocol/client.ts';
+import type { RequestError } from '../protocol/connection.ts';
+import type { PushOffer, ReviewPushed } from '../protocol/messages.ts';
+
+export class Push {
+  /** What the server offers; undefined where there is nothing to push, or no remote. */
+  offer: Signal<PushOffer | undefined> = signal(undefined);
+  isPullRequest: Signal<boolean> = signal(false);
+  title: Signal<string> = signal('');
+  body: Signal<string> = signal('');
+  busy: Signal<boolean> = signal(false);
+  problem: Signal<string> = signal('');
+  /** What git, its hooks and the remote have printed when they refused it. */
+  output: Signal<string> = signal('');
+  done: Signal<ReviewPushed | undefined> = signal(undefined);
+  _client: Client;
+  _project: string;
+  _load: () => Promise<void>;
+  /** The title and the body that were proposed last: only these are replaced. */
+  _proposed = ['', ''];
+
+  /** @param load requests the review as it is now */
+  constructor(client: Client, project: string, load: () => Promise<void>) {
+    this._client = client;
+    this._project = project;
+    this._load = load;
+  }
+
+  get isAllowed() {
+    return this._client.may('review_push') && !this._client.projects.all.get(this._project)?.desk;
+  }
+
+  /** Whether there are commits that the remote does not have, or a pull request is still missing. */
+  get isWaiting() {
+    const offer = this.offer.value;
+    return !!offer && !offer.problem && (offer.ahead !== 0 || !!this.done.value?.problem);
+  }
+
+  /** The form is opened: title and body are proposed, unless the person has written others. */
+  open() {
+    this.done.value = undefined;
+    this.problem.value = this.output.value = '';
+    const { title = '', body = '' } = this.offer.peek() ?? {};
+    const [oldTitle, oldBody] = this._proposed;
+    if (this.title.peek() === oldTitle && this.body.peek() === oldBody) {
+      this.title.value = title;
+      this.body.value = body;
+      this._proposed = [title, body];
+    }
+  }
+
+  async run() {
+    const offer = this.offer.peek();
+    if (this.busy.peek() || !offer) return;
+    const isWanted = this.isPullRequest.peek() && !!offer.pull_request;
+    const request = isWanted ? { title: this.title.peek().trim(), body: this.body.peek().trim() } : undefined;
+    this.busy.value = true;
+    this.problem.value = this.output.value = '';
+    this.done.value = undefined;
+    try {
+      const { data } = await this._client.connection.ask(
+        'review_push',
+        { version: offer.version, pull_request: request },
+        { project: this._project },
+      );
+      this.done.value = data.data as ReviewPushed;
+    } catch (error) {
+      const { code, message, details } = error as RequestError;
+      this.problem.value = code === 'OFFLINE' ? LOST : message;
+      this.output.value = typeof details?.output === 'string' ? details.output : '';
+    } finally {
+      this.busy.value = false;
+    }
+    await this._load();
+  }
+}
+
+const LOST =
+  'The connection was lost before the answer came. Once you’re back online, this shows whether the commits were pushed.';

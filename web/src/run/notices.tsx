@@ -1,0 +1,115 @@
+// What stands at the message box when something is wrong: the connection, the latest run, a message that was removed.
+
+import { useState } from 'preact/hooks';
+
+import type { Client } from '../protocol/client.ts';
+import type { AgentInfo } from '../protocol/messages.ts';
+import { Button, Icon, Text } from '../ui/elements.tsx';
+import { type Help, loginSteps, type Problem } from './problem.ts';
+
+/** Without a connection: when the next attempt is, and a button that does not wait for it. */
+export function Disconnected({ client }: { client: Client }) {
+  const { state, retryAt } = client.connection;
+  if (!navigator.onLine)
+    return (
+      <div class="box-notice" role="status">
+        <Icon name="warning" />
+        <p>You’re offline. Messages will be sent when you reconnect.</p>
+      </div>
+    );
+  const left = retryAt === undefined ? 0 : Math.ceil((retryAt - Date.now()) / 1000);
+  return (
+    <div class="box-notice">
+      <Icon name="warning" />
+      <p>
+        Disconnected. {state === 'waiting' && left > 0 ? `Reconnecting in ${left} s.` : 'Reconnecting…'} Messages will
+        be sent when you reconnect.
+      </p>
+      <Button label="Retry now" disabled={state !== 'waiting'} onClick={() => client.connection.hurry()} />
+    </div>
+  );
+}
+
+type ErrorProps = {
+  problem: Problem;
+  /** The server's name of the agent. */
+  agent: string;
+  client: Client;
+  acts: Partial<Record<Help, () => void>>;
+  close: () => void;
+};
+
+/** The latest run has failed. Its own words are in the history; here is what can be done. */
+export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
+  const [shown, setShown] = useState<'login' | 'install' | undefined>();
+  const [hint, setHint] = useState('');
+  const install = () => {
+    setShown('install');
+    client.connection.ask('agent_list').then(
+      ({ data }) => setHint(data.agents.find((one: AgentInfo) => one.name === agent)?.hint ?? ''),
+      () => {},
+    );
+  };
+  const steps = loginSteps(agent);
+  const buttons: Record<Help, { label: string; act?: () => void }> = {
+    retry: { label: 'Retry', act: acts.retry },
+    new: { label: 'New session', act: acts.new },
+    compact: { label: 'Compact', act: acts.compact },
+    login: { label: 'How to log in', act: () => setShown('login') },
+    install: { label: 'How to install', act: install },
+  };
+  const offered = problem.help.filter((one) => buttons[one].act && one !== shown);
+  return (
+    <section class="box-notice error-card" aria-label="The run failed">
+      <Icon name="warning" />
+      <div class="words">
+        <strong>{problem.title}.</strong> {problem.hint}
+        {shown === 'login' && (
+          <p>
+            On the server, run <code>{steps.command}</code> in a terminal. {steps.next} Then retry.
+          </p>
+        )}
+        {shown === 'install' && (
+          <p>
+            <Text>{hint || 'Install it on the server, or start the server with --agent-path. Then retry.'}</Text>
+          </p>
+        )}
+      </div>
+      <span class="acts">
+        {offered.map((one, index) => (
+          <Button key={one} label={buttons[one].label} class={index === 0 ? 'yes' : ''} onClick={buttons[one].act} />
+        ))}
+        <Button label="Close" icon="cross" bare class="quiet" onClick={close} />
+      </span>
+    </section>
+  );
+}
+
+/** Somebody else has removed this device's message from the queue. */
+export function Removed({
+  by,
+  prompt,
+  restore,
+  close,
+}: {
+  by: string;
+  prompt: string;
+  restore: () => void;
+  close: () => void;
+}) {
+  return (
+    <section class="box-notice" role="status">
+      <Icon name="warning" />
+      <div class="words">
+        <strong>
+          <Text line>{by}</Text>
+        </strong>{' '}
+        removed your message from the queue: <Text line>{`“${prompt.trim().split('\n')[0].slice(0, 80)}”`}</Text>
+      </div>
+      <span class="acts">
+        <Button label="Edit and resend" onClick={restore} />
+        <Button label="Close" icon="cross" bare class="quiet" onClick={close} />
+      </span>
+    </section>
+  );
+}

@@ -1,0 +1,106 @@
+// The agent's todo list, and the tasks that run beside the conversation.
+
+import type { Task, Todo } from '../protocol/messages.ts';
+import type { Conversation } from '../state/conversation.ts';
+import { Icon, type IconName, Text } from '../ui/elements.tsx';
+
+/** Items at the end of the conversation in which an older server's todo list is looked for. */
+const LOOKED = 300;
+
+/** The current list: as the agent reports it, else that of its latest call. */
+export function todosOf({ agent, items }: Conversation): Todo[] {
+  if (agent.todos) return agent.todos;
+  for (let at = items.length - 1; at >= Math.max(0, items.length - LOOKED); at--) {
+    const { kind, name, input, nested } = items[at];
+    if (kind !== 'tool' || name !== 'TodoWrite' || nested || !Array.isArray(input?.todos)) continue;
+    return input.todos
+      .filter((one: any) => typeof one?.content === 'string')
+      .map(({ content, status, activeForm }: any) => ({
+        text: content,
+        status: ['in_progress', 'completed'].includes(status) ? status : 'pending',
+        doing: typeof activeForm === 'string' ? activeForm : undefined,
+      }));
+  }
+  return [];
+}
+
+const MARKS: Record<Todo['status'], { icon: IconName; words: string }> = {
+  completed: { icon: 'check', words: 'Done: ' },
+  in_progress: { icon: 'running', words: 'In progress: ' },
+  pending: { icon: 'circle', words: 'To do: ' },
+};
+
+/** Folded: how many are done, and what is being done. */
+export function Todos({ todos, active }: { todos: Todo[]; active: boolean }) {
+  const done = todos.filter((one) => one.status === 'completed').length;
+  const current = todos.find((one) => one.status === 'in_progress');
+  if (!todos.length || (done === todos.length && !active)) return null;
+  return (
+    <details class="panel todo-panel">
+      <summary>
+        <Icon name="todo" />
+        <span>
+          To-do list: {done} of {todos.length} done
+        </span>
+        {current && (
+          <span class="now">
+            <Text line>{current.doing || current.text}</Text>
+          </span>
+        )}
+        <Icon name="unfold" />
+      </summary>
+      <ol>
+        {todos.map(({ text, status }, index) => (
+          <li key={index} class={status}>
+            <Icon name={MARKS[status].icon} />
+            <span>
+              <span class="visually-hidden">{MARKS[status].words}</span>
+              <Text>{text}</Text>
+            </span>
+          </li>
+        ))}
+      </ol>
+    </details>
+  );
+}
+
+/** Tasks that are shown without being unfolded, where there is room. */
+const UNFOLDED = 3;
+
+const KINDS: Record<string, string> = {
+  local_bash: 'Command',
+  local_agent: 'Subagent',
+  remote_agent: 'Subagent',
+  local_workflow: 'Workflow',
+};
+
+/** A line for each task that runs. */
+export function Tasks({ tasks }: { tasks: Task[] }) {
+  if (!tasks.length) return null;
+  return (
+    <details class="panel tasks" open={tasks.length <= UNFOLDED && matchMedia('(min-width: 761px)').matches}>
+      <summary>
+        <Icon name="tool" />
+        <span>{tasks.length === 1 ? '1 task is running' : `${tasks.length} tasks are running`}</span>
+        <Icon name="unfold" />
+      </summary>
+      <ul>
+        {tasks.map(({ task_id: id, text, kind, agent_type: type, background }) => (
+          <li key={id}>
+            <i class="dot" />
+            <span class="task-text">
+              <Text line>{text || 'A task'}</Text>
+            </span>
+            <small>
+              <Text line>
+                {[type ?? KINDS[kind ?? ''] ?? kind, background ? 'running in the background' : 'running']
+                  .filter(Boolean)
+                  .join(' · ')}
+              </Text>
+            </small>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}

@@ -1,0 +1,69 @@
+// Why a run has failed, as far as a person can do something about it. Pure.
+
+import { clock } from '../projects/words.ts';
+
+export type Help = 'retry' | 'new' | 'compact' | 'login' | 'install';
+export type Problem = { title: string; hint?: string; help: Help[] };
+
+/** What the codes of `run_finished` don't tell apart is in the agent's own words. */
+const LOGIN = /\b401\b|authenticat|not logged in|\/login|api key|credential|unauthori[sz]ed/i;
+const OVERLOADED = /\b(429|503|529)\b|overload|rate.?limit/i;
+const TOO_LONG = /prompt is too long|context (window|length|limit)|too many (input )?tokens|maximum context/i;
+const DIED = /exited|crash|signal|killed|ended unexpectedly|process ended/i;
+
+/** @param agent its name for people, "Claude" */
+export function problemOf(
+  {
+    outcome,
+    error,
+    code,
+    retry_at: until,
+  }: { outcome: string; error?: string; code?: string; retry_at?: string | null },
+  agent: string,
+  now = new Date(),
+): Problem | undefined {
+  const said = error ?? '';
+  if (outcome === 'timeout') return { title: 'The run timed out', help: ['retry'] };
+  if (outcome !== 'failed') return undefined;
+  if (code === 'AGENT_RATE_LIMITED') {
+    const later = until && Date.parse(until) > now.getTime();
+    return {
+      title: `${agent}’s usage limit is reached`,
+      hint: until ? (later ? `It resets at ${clock(until, now)}.` : 'It has since reset.') : undefined,
+      help: ['retry'],
+    };
+  }
+  if (code === 'AGENT_NOT_FOUND')
+    return { title: `${agent} isn’t installed on the server`, help: ['install', 'retry'] };
+  if (code === 'AGENT_TOO_OLD')
+    return { title: `${agent} is too old`, hint: 'Update it on the server, then retry.', help: ['retry'] };
+  if (code === 'BUDGET_EXCEEDED')
+    return { title: 'The budget is used up', hint: 'The owner of the server can raise it.', help: [] };
+  if (code === 'MEMORY_LIMIT')
+    return { title: `${agent} used too much memory and was stopped`, help: ['retry', 'new'] };
+  if (TOO_LONG.test(said))
+    return {
+      title: 'The conversation no longer fits in the context window',
+      hint: 'Compact it to a summary, or start a new session.',
+      help: ['compact', 'new'],
+    };
+  if (code === 'AGENT_NOT_LOGGED_IN' || LOGIN.test(said))
+    return { title: `${agent} isn’t logged in`, help: ['login', 'retry'] };
+  if (OVERLOADED.test(said))
+    return { title: 'The model is overloaded', hint: 'Wait a moment, then retry.', help: ['retry'] };
+  if (DIED.test(said)) return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
+  return { title: 'The run failed', help: ['retry', 'new'] };
+}
+
+/** How to log an agent in, on the server's machine. */
+export function loginSteps(agent: string): { command: string; next: string } {
+  const steps: Record<string, { command: string; next: string }> = {
+    claude: {
+      command: 'claude',
+      next: 'Type /login there and follow the steps. Or check the API key that the server was started with.',
+    },
+    gemini: { command: 'gemini', next: 'Choose how to log in there.' },
+    codex: { command: 'codex login', next: 'Follow the steps there.' },
+  };
+  return steps[agent] ?? { command: agent, next: 'Log in there, as its documentation describes.' };
+}

@@ -1,0 +1,169 @@
+// The devices that may use this server: who they are, and how one more is paired.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+import type { DeviceInfo, PairCreated } from '../protocol/messages.ts';
+import { Copy } from '../text/copy.tsx';
+import { ago } from '../ui/dom.ts';
+import { Button, Dialog, Text } from '../ui/elements.tsx';
+import { Confirm, overlay, useTrying } from '../ui/overlays.tsx';
+import { useWorld, type World } from '../ui/world.ts';
+import { SCOPES, Section } from './page.tsx';
+
+export function Devices() {
+  const world = useWorld();
+  const { problem, trying } = useTrying();
+  const [devices, setDevices] = useState<DeviceInfo[]>();
+  const load = () =>
+    trying(async () => {
+      const { data } = await world.client.connection.ask('device_list');
+      setDevices(data.devices.filter((one: DeviceInfo) => one.state === 'valid'));
+    });
+  useEffect(() => {
+    void load();
+  }, []);
+  const revoke = (device: DeviceInfo) =>
+    overlay((close) => (
+      <Confirm
+        title={`Revoke “${device.name}”?`}
+        text="It loses access immediately. To use this server again, pair it again."
+        yes="Revoke"
+        danger
+        act={async () => {
+          await world.client.connection.ask('device_revoke', { device_id: device.id });
+          await load();
+        }}
+        close={close}
+      />
+    ));
+  return (
+    <Section title="Devices">
+      {problem && (
+        <p class="problem" role="alert">
+          <Text>{problem}</Text>
+        </p>
+      )}
+      {devices?.length === 0 && <p class="hint">No device has been paired. The owner’s access token is not listed.</p>}
+      {devices && devices.length > 0 && (
+        <ul class="devices">
+          {devices.map((device) => (
+            <li key={device.id}>
+              <div>
+                <strong>
+                  <Text line>{device.name}</Text>
+                </strong>
+                {device.mine && <span class="tag">This device</span>}
+                <small>
+                  <Text line>{facts(device)}</Text>
+                </small>
+              </div>
+              {!device.mine && <Button label="Revoke…" class="quiet" onClick={() => revoke(device)} />}
+            </li>
+          ))}
+        </ul>
+      )}
+      {world.client.may('pair_create') && (
+        <Button
+          label="Pair a device…"
+          icon="add"
+          onClick={() => overlay((close) => <Pairing world={world} close={close} paired={() => void load()} />)}
+        />
+      )}
+    </Section>
+  );
+}
+
+function facts({ scope, projects, connected, last_used: used, expires }: DeviceInfo) {
+  const parts = [SCOPES[scope]];
+  if (projects) parts.push(projects.length === 1 ? `only ${projects[0]}` : `only ${projects.length} folders`);
+  parts.push(connected ? 'connected' : used ? `last seen ${ago(used)}` : 'never used');
+  if (expires) parts.push(`expires ${new Date(expires).toLocaleDateString()}`);
+  return parts.join(' · ');
+}
+
+function Pairing({ world, close, paired }: { world: World; close: () => void; paired: () => void }) {
+  const [scope, setScope] = useState<PairCreated['scope']>('approve');
+  const [code, setCode] = useState<PairCreated>();
+  const { problem, busy, trying } = useTrying();
+  const create = () =>
+    trying(async () => {
+      const { data } = await world.client.connection.ask('pair_create', { scope, origin: location.origin });
+      setCode(data);
+    });
+  // The button that had the focus is gone. Not “Done”: a key that is still held down would press it.
+  const shown = useRef<HTMLParagraphElement>(null);
+  useEffect(() => shown.current?.focus(), [code]);
+  const end = () => {
+    paired();
+    close();
+  };
+  return (
+    <Dialog title="Pair a device" onClose={end}>
+      {code ? (
+        <>
+          <p>Scan this with the phone’s camera, or enter the code on the device’s connect page.</p>
+          <QrCode rows={code.qr} />
+          <p class="pair-code" tabIndex={-1} ref={shown}>
+            <code>{code.code}</code>
+            <Copy text={code.link} label="Copy link" />
+          </p>
+          <p class="hint">
+            {SCOPES[code.scope]}. Valid once, until{' '}
+            {new Date(code.expires_at).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' })}.
+          </p>
+          {code.loopback && (
+            <p class="problem">
+              Other machines can’t reach this server: it listens on this machine only. Start it with <code>--host</code>
+              , or use a tunnel.
+            </p>
+          )}
+          <footer>
+            <button type="button" class="yes" onClick={end}>
+              Done
+            </button>
+          </footer>
+        </>
+      ) : (
+        <>
+          <fieldset class="choices-column">
+            <legend>What can this device do?</legend>
+            {(['view', 'approve', 'run', 'admin'] as const).map((one) => (
+              <label key={one}>
+                <input type="radio" name="scope" checked={scope === one} onChange={() => setScope(one)} />
+                {SCOPES[one]}
+              </label>
+            ))}
+          </fieldset>
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+          <footer>
+            <button type="button" class="yes" disabled={busy} onClick={() => void create()}>
+              Create code
+            </button>
+            <button type="button" class="quiet" onClick={close}>
+              Cancel
+            </button>
+          </footer>
+        </>
+      )}
+    </Dialog>
+  );
+}
+
+/** Modules of light around the code, which cameras need. */
+const QUIET = 4;
+
+/** @param rows of '0' and '1', without the light border */
+export function QrCode({ rows }: { rows: string[] }) {
+  const side = rows.length + 2 * QUIET;
+  const path = rows
+    .flatMap((row, y) => [...row].map((module, x) => (module === '1' ? `M${x + QUIET} ${y + QUIET}h1v1h-1z` : '')))
+    .join('');
+  return (
+    <svg class="qr" viewBox={`0 0 ${side} ${side}`} role="img" aria-label="QR code with the pairing link">
+      <rect class="light" width={side} height={side} />
+      <path class="dark" d={path} />
+    </svg>
+  );
+}

@@ -1,0 +1,27 @@
+// The theme that a person has chosen; otherwise the system's.
+
+import { signal } from '@preact/signals';
+
+import * as kept from '../state/kept.ts';
+
+export type Theme = '' | 'light' | 'dark';
+
+/** '': the system's. */
+export const THEMES: [Theme, string][] = [
+  ['', 'System'],
+  ['light', 'Light'],
+  ['dark', 'Dark'],
+];
+
+export const theme = signal(kept.setting('theme') as Theme);
+
+export function setTheme(chosen: Theme) {
+  kept.keepSetting('theme', chosen);
+  theme.value = chosen;
+  applyTheme();
+}
+
+export function applyTheme() {
+  if (theme.value === 'light' || theme.value === 'dark') document.documentElement.dataset.theme = theme.value;
+  else delete document.documentElement.dataset.theme;
+}

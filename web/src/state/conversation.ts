@@ -1,0 +1,551 @@
+// What is known of one project's conversation: made from records and live messages, by nothing else. Pure.
+//
+// `items` are what a person sees, ordered by `seq`: a part of the history without gaps. `prepend` puts older items before it,
+// and what is far from the reader is dropped. `cursor` is the `seq` up to which everything was received.
+
+import type { AgentOffers, AgentState, RunInfo } from '../protocol/messages.ts';
+import { counted } from '../ui/dom.ts';
+
+/** Items kept in memory, at most. */
+export const KEPT = 3000;
+
+/** How the summary begins with which an agent continues a conversation that has become too long. */
+const COMPACTED = 'This session is being continued from a previous conversation';
+
+/** The same of a session whose records are not one after the other: what is let go at its end is not fetched again. */
+const KEPT_OF_SESSION = 4 * KEPT;
+
+/** The distance of records that have no number, in numbers. */
+const BETWEEN = 1e-6;
+
+export type Record = {
+  seq: number;
+  timestamp: string;
+  direction: string;
+  message: any;
+  truncated?: { blob_id: string; bytes: number };
+};
+export type Item = { key: string; seq: number; kind: string; version: number; [more: string]: any };
+export class Conversation {
+  id: string;
+  session: string | undefined;
+  joined: boolean;
+  cursor: number;
+  first: number;
+  last: number;
+  items: Item[];
+  open: Map<string, any>;
+  run: any;
+  queue: RunInfo[];
+  agent: AgentState;
+  offers: AgentOffers;
+  live: string;
+  thinking: boolean;
+  _early: Map<number, Record>;
+  _tools: Map<string, Item>;
+  _results: Map<string, any>;
+  _questions: Map<string, Item>;
+  _answers: Map<string, any>;
+  _snapshot: number;
+  _prompts: Map<string, Record>;
+  _edits: Map<string, Record>;
+  _begun: Map<string, number>;
+  _accepted: Map<string, RunInfo>;
+
+  /** Where `session_messages` continues; null: there is nothing before. Undefined: nothing of a session was requested. */
+  before: string | null | undefined;
+  /** The session of which it is, where the project's current one is shown. */
+  reads: string | undefined;
+
+  /**
+   * @param id the project's
+   * @param session one that the project's next run does not continue: it does not change
+   */
+  constructor(id: string, session?: string) {
+    this.id = id;
+    this.session = session;
+    this.joined = false;
+    this.cursor = 0;
+    /** The lowest `seq` that is here; 1: there is nothing before it. */
+    this.first = 1;
+    /** The highest `seq` that `items` has; below `cursor` where the end was let go. */
+    this.last = 0;
+    this.items = [];
+    /** Open approvals by id, as the server says them. */
+    this.open = new Map();
+    this.run = null;
+    this.queue = [];
+    /** What the agent reports about itself, and what it offers; empty where the server or the agent says nothing. */
+    this.agent = {};
+    this.offers = {};
+    this.live = '';
+    this.thinking = false;
+    this._early = new Map();
+    this._tools = new Map();
+    this._results = new Map();
+    this._questions = new Map();
+    this._answers = new Map();
+    this._snapshot = 0;
+    /** The records of prompts, and of their edits in the queue, by their runs. */
+    this._prompts = new Map();
+    this._edits = new Map();
+    /** The `seq` at which a run began, or ended without having begun. */
+    this._begun = new Map();
+    /** Prompts that were accepted and that neither the queue nor a run has. */
+    this._accepted = new Map();
+  }
+
+  /** All prompts whose runs have not begun, the next one first. */
+  get waiting(): RunInfo[] {
+    const queued = this.queue.filter((one) => one.position > 0);
+    const ids = new Set(queued.map((one) => one.run_id));
+    const { run } = this;
+    const next = run && !run.started_at && run.prompt !== undefined ? [{ ...run, position: 0 }] : [];
+    for (const one of next) ids.add(one.run_id);
+    const others = [...this._accepted.values()].filter((one) => !ids.has(one.run_id) && one.run_id !== run?.run_id);
+    return [...next, ...others, ...queued];
+  }
+
+  /** What an update changes that is not in the history. */
+  told(what: string, data: any) {
+    if (what === 'queue_changed') this.queue = data.queue;
+    else if (what === 'agent_state') this.agent = data;
+    else if (what === 'agent_offers') this.offers = data;
+  }
+
+  get atEnd() {
+    return this.last >= this.cursor;
+  }
+
+  /** Whether the oldest record that the server has is here, and there were others before it. */
+  beginsLate(project: any) {
+    const kept = project?.first_seq ?? 1;
+    return kept > 1 && this.first <= kept;
+  }
+
+  /** How an approval was settled, as far as that was heard. */
+  answerTo(id: string) {
+    return this._answers.get(id);
+  }
+
+  /** The record of an approval, if it is here: its `request`, and its `answer` once it has one. */
+  questionOf(id: string) {
+    return this._questions.get(id);
+  }
+
+  /** The snapshot of `project_joined`. */
+  join(snapshot: any, isFresh: boolean) {
+    if (isFresh) {
+      this.cursor = this.last = snapshot.last_seq;
+      this.first = snapshot.last_seq + 1;
+      this.items = [];
+    }
+    this.joined = true;
+    this._snapshot = snapshot.last_seq;
+    this.run = snapshot.run;
+    this.queue = snapshot.queue;
+    this.agent = snapshot.agent_state ?? {};
+    this.offers = snapshot.agent_offers ?? {};
+    this._accepted.clear();
+    this.open = new Map(snapshot.open_approvals.map((one: any) => [one.approval_id, one]));
+    this.live = '';
+    this._drain();
+  }
+
+  /** A live record. One that came already changes nothing; one that came early waits for those before it. */
+  take(record: Record) {
+    if (record.seq <= this.cursor) return;
+    this._early.set(record.seq, record);
+    if (this.joined) this._drain();
+  }
+
+  /** Partial text: what is being said and not yet kept. */
+  hear(line: any) {
+    if (line.type !== 'stream_event' || line.parent_tool_use_id) return;
+    const { type, content_block: block, delta } = line.event;
+    if (type === 'content_block_start') {
+      this.live = block?.type === 'text' ? (block.text ?? '') : '';
+      this.thinking = block?.type === 'thinking';
+    } else if (type === 'content_block_delta' && delta?.type === 'text_delta') this.live += delta.text;
+  }
+
+  /**
+   * The records of a session before those that are here. Those that only the agent has stored have the `seq` 0: they get
+   * a place of their own between their neighbours.
+   */
+  prependSession(records: Record[], before: string | null) {
+    this.before = before;
+    let next = this.first;
+    const placed = records
+      .reverse()
+      .map((record) => {
+        next = record.seq > 0 ? record.seq : next - BETWEEN;
+        return record.seq > 0 ? record : { ...record, seq: next };
+      })
+      .reverse();
+    this.prepend(placed, KEPT_OF_SESSION);
+  }
+
+  /** Older records, in their order, the last of them right before `first`. */
+  prepend(records: Record[], most = KEPT) {
+    const older = records.filter((record) => record.seq < this.first);
+    if (!older.length) return;
+    const behind = this.items;
+    this.items = [];
+    for (const record of older) this._begins(record);
+    for (const record of older) this._show(record, behind);
+    this.items = [...this.items, ...behind];
+    this.first = older[0].seq;
+    if (this.items.length > most) {
+      // Whole records only: what one of them shows comes and goes together.
+      const cut = this.items[most].seq;
+      this._forget(this.items.splice(this.items.findIndex((item) => item.seq === cut)));
+      this.last = cut - 1;
+    }
+  }
+
+  /** Records behind `last`, where the end was let go. */
+  append(records: Record[]) {
+    for (const record of records) this._begins(record);
+    for (const record of records) {
+      if (record.seq !== this.last + 1) continue;
+      this._show(record);
+      this.last = record.seq;
+    }
+    this._shorten();
+  }
+
+  /** Records from another part of the history, in their order, in place of those that are here. */
+  place(records: Record[]) {
+    if (!records.length) return;
+    this.items = [];
+    this._tools.clear();
+    this._results.clear();
+    this._questions.clear();
+    for (const record of records) this._show(record);
+    this.first = records[0].seq;
+    this.last = records[records.length - 1].seq;
+  }
+
+  _drain() {
+    for (const seq of this._early.keys()) if (seq <= this.cursor) this._early.delete(seq);
+    for (let record; (record = this._early.get(this.cursor + 1)); ) {
+      this._early.delete(record.seq);
+      const shown = this.atEnd;
+      this.cursor = record.seq;
+      this._begins(record);
+      this._follow(record);
+      if (shown) {
+        this._show(record);
+        this.last = record.seq;
+      }
+    }
+    this._shorten();
+  }
+
+  _shorten() {
+    if (this.items.length <= KEPT) return;
+    const first = this.items[this.items.length - (KEPT * 3) / 4].seq;
+    this._forget(
+      this.items.splice(
+        0,
+        this.items.findIndex((item) => item.seq === first),
+      ),
+    );
+    this.first = first;
+  }
+
+  _forget(items: Item[]) {
+    for (const item of items) {
+      if (item.kind === 'tool') this._tools.delete(item.id);
+      if (item.kind === 'question') this._questions.delete(item.request.approval_id);
+    }
+  }
+
+  /** What a record changes in the state of things. What happened before the snapshot is in the snapshot. */
+  _follow(record: Record) {
+    const { seq, direction, message } = record;
+    if (direction === 'claude' && !message.parent_tool_use_id && ['assistant', 'result'].includes(message.type)) {
+      this.live = '';
+      this.thinking = false;
+    }
+    if (seq <= this._snapshot) return;
+    if (direction === 'client' && this._waits(record))
+      this._accepted.set(message.run_id, { run_id: message.run_id, position: 0, prompt: promptOf(message) });
+    if (direction !== 'server') return;
+    const { subtype, message: data } = message;
+    if (subtype === 'permission_request') this.open.set(data.approval_id, data);
+    else if (subtype === 'permission_resolved' || subtype === 'permission_withdrawn') {
+      this.open.delete(data.approval_id);
+      this._answers.set(data.approval_id, data);
+    } else if (subtype === 'run_started') {
+      this.run = { run_id: data.run_id, started_at: new Date().toISOString() };
+      this._left(data.run_id);
+    } else if (subtype === 'run_finished') {
+      if (!this.run || this.run.run_id === data.run_id) this.run = null;
+      this._left(data.run_id);
+      this.live = '';
+    }
+  }
+
+  /** A run is no longer waiting. */
+  _left(run: string) {
+    this.queue = this.queue.filter((one) => one.run_id !== run);
+    this._accepted.delete(run);
+  }
+
+  /** Remembers where a run began: that is the place of its prompt. One that was removed before has none. */
+  _begins(record: Record) {
+    const { seq, direction, message } = record;
+    const data = message?.message;
+    if (direction !== 'server' || typeof data?.run_id !== 'string') return;
+    if (message.subtype === 'prompt_edited') this._edits.set(data.run_id, record);
+    if (message.subtype === 'run_started') this._begun.set(data.run_id, seq);
+    else if (message.subtype === 'run_finished' && !this._begun.has(data.run_id))
+      this._begun.set(data.run_id, data.removed_by ? Number.POSITIVE_INFINITY : seq);
+  }
+
+  /** Whether a prompt is shown only when its run begins. */
+  _waits({ seq, message }: Record) {
+    const run = message?.run_id;
+    if (typeof run !== 'string' || message.steer || this._begun.has(run)) return false;
+    return seq > this._snapshot || this.waiting.some((one) => one.run_id === run);
+  }
+
+  /** A prompt has its place where its run begins: the answers to those before it come first.
+   * @param behind the items that follow those which are being made */
+  _showPrompt(record: Record, behind: Item[]) {
+    const run = record.message?.run_id;
+    if (typeof run === 'string' && !record.message.steer) this._prompts.set(run, record);
+    if (this._waits(record)) return;
+    const begun = record.message?.steer ? undefined : this._begun.get(run);
+    if (begun === undefined || begun <= record.seq) this._addPrompt(record, record.seq);
+    else if (begun >= this.first && begun <= this.last && !behind.some((item) => item.run === run)) {
+      const items = this.items;
+      this.items = [];
+      this._addPrompt(record, begun);
+      const at = behind.findIndex((item) => item.seq > begun);
+      behind.splice(at < 0 ? behind.length : at, 0, ...this.items);
+      this.items = items;
+    }
+  }
+
+  _addPrompt(record: Record, seq: number) {
+    const { message } = record;
+    const edit = this._edits.get(message?.run_id);
+    this._add({ ...record, truncated: edit ? edit.truncated : record.truncated, seq }, 'prompt', {
+      text: edit ? promptOf(edit.message) : promptOf(message),
+      by: message?.by,
+      attachments: message?.attachments,
+      files: message?.files,
+      images: message?.images,
+      steer: Boolean(message?.steer),
+      run: message?.run_id,
+      record: record.seq,
+      key: `${seq}.prompt`,
+    });
+  }
+
+  /** The prompt of a run that begins with this record, if it came earlier. */
+  _showPromptOf(run: string, seq: number) {
+    const prompt = this._prompts.get(run);
+    if (prompt && prompt.seq < seq && this._begun.get(run) === seq) this._addPrompt(prompt, seq);
+  }
+
+  /** What the end of a run repeats is shown once, as the end: the agent's error, or that a person has stopped it. */
+  _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
+    const last = this.items[this.items.length - 1];
+    const plain = (text: string) => text.trim().replace(/[.!]$/, '');
+    const isError = typeof error === 'string' && last?.kind === 'text' && plain(last.text) === plain(error);
+    const isStop = outcome === 'interrupted' && last?.kind === 'aside' && !last.nested && isInterruption(last.text);
+    if (isError || isStop) this.items.pop();
+  }
+
+  _add(record: Record, kind: string, more: object) {
+    const { seq, timestamp, truncated } = record;
+    const item = { key: `${seq}.${this.items.length}`, seq, timestamp, truncated, kind, version: 0, ...more };
+    this.items.push(item);
+    return item;
+  }
+
+  /** What a person sees of a record. */
+  _show(record: Record, behind: Item[] = []) {
+    const { direction, message } = record;
+    if (direction === 'client') this._showPrompt(record, behind);
+    else if (direction === 'server') this._showEvent(record);
+    else if (message?.type === 'assistant' || message?.type === 'user') this._showBlocks(record);
+    else if (message?.type === 'system') this._showReport(record);
+    else if (message?.type !== 'system' && message?.type !== 'result' && message?.preview)
+      this._add(record, 'text', { text: message.preview });
+  }
+
+  _showBlocks(record: Record) {
+    const { message } = record;
+    const content = message.message?.content;
+    const blocks =
+      typeof content === 'string' ? [{ type: 'text', text: content }] : Array.isArray(content) ? content : [];
+    const parent = message.parent_tool_use_id || undefined;
+    const more = { nested: Boolean(parent), parent };
+    const first = String(blocks[0]?.text ?? '');
+    if (message.type === 'user' && (message.isCompactSummary || first.startsWith(COMPACTED))) {
+      this._add(record, 'summary', { text: blocks.map((block) => block?.text ?? '').join('\n\n'), ...more });
+      return;
+    }
+    for (const block of blocks) {
+      if (block?.type === 'text' && block.text)
+        this._add(record, message.type === 'user' ? 'aside' : 'text', { text: block.text, ...more });
+      else if (block?.type === 'thinking' && block.thinking)
+        this._add(record, 'thinking', { text: String(block.thinking), ...more });
+      else if (block?.type === 'image' && imageOf(block))
+        this._add(record, 'images', { images: [imageOf(block)], ...more });
+      else if (block?.type === 'tool_use') {
+        const result = this._results.get(block.id);
+        this._results.delete(block.id);
+        this._tools.set(
+          block.id,
+          this._add(record, 'tool', { id: block.id, name: block.name, input: block.input ?? {}, result, ...more }),
+        );
+      } else if (block?.type === 'tool_result') {
+        const images = Array.isArray(block.content) ? block.content.map(imageOf).filter(Boolean) : [];
+        const result = {
+          text: resultText(block.content),
+          images,
+          error: Boolean(block.is_error),
+          truncated: record.truncated,
+          patch: message.tool_use_result?.structuredPatch,
+        };
+        const tool = this._tools.get(block.tool_use_id);
+        if (tool) {
+          tool.result = result;
+          tool.version++;
+        } else this._results.set(block.tool_use_id, result);
+      }
+    }
+  }
+
+  /** What the agent says about itself, as far as it belongs into the history: its tasks, and that it was compacted. */
+  _showReport(record: Record) {
+    const { message } = record;
+    const { subtype, tool_use_id: id, compact_metadata: compacted } = message;
+    if (subtype === 'compact_boundary') {
+      const [before, after] = [compacted?.pre_tokens, compacted?.post_tokens].map(thousands);
+      const sizes = before && after ? ` (${before} to ${after} tokens)` : before ? ` (from ${before} tokens)` : '';
+      this._add(record, 'notice', { text: `Conversation compacted${sizes}` });
+      return;
+    }
+    const status =
+      subtype === 'task_started'
+        ? 'running'
+        : subtype === 'task_notification'
+          ? (message.status ?? 'completed')
+          : undefined;
+    if (!status) return;
+    const tool = this._tools.get(id);
+    const text = String((status === 'running' ? message.description : message.summary) ?? '');
+    if (tool) {
+      // An agent that is waited for is a task too: only one in the background has a line of its own.
+      tool.task = { ...tool.task, status, text };
+      tool.version++;
+    } else if (status !== 'running' && text) this._add(record, 'notice', { text });
+  }
+
+  _showEvent(record: Record) {
+    const { subtype, message: data } = record.message ?? {};
+    if (subtype === 'permission_request') {
+      const answer = this._answers.get(data.approval_id);
+      this._questions.set(data.approval_id, this._add(record, 'question', { request: data, answer }));
+    } else if (subtype === 'permission_resolved' || subtype === 'permission_withdrawn') {
+      this._answers.set(data.approval_id, data);
+      const question = this._questions.get(data.approval_id);
+      if (question) {
+        question.answer = data;
+        question.version++;
+      }
+    } else if (subtype === 'run_started') {
+      this._showPromptOf(data.run_id, record.seq);
+    } else if (subtype === 'run_finished' && data.removed_by) {
+      const prompt = this._edits.get(data.run_id) ?? this._prompts.get(data.run_id);
+      const words = prompt && promptOf(prompt.message).trim().split('\n')[0].slice(0, 80);
+      this._add(record, 'notice', {
+        by: data.removed_by,
+        text: `removed a queued message${words ? `: “${words}”` : ''}`,
+      });
+    } else if (subtype === 'run_finished') {
+      this._showPromptOf(data.run_id, record.seq);
+      this._dropRepeated(data);
+      this._add(record, 'finished', data);
+    } else if (subtype === 'run_reverted') {
+      const count = data.files?.length ?? 0;
+      const files = counted(count, 'file');
+      this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
+    } else if (subtype === 'review_decided' && data.by) {
+      const changes = `${counted(data.hunks, 'change')} in ${counted(data.files, 'file')}`;
+      this._add(record, 'notice', { by: data.by, text: `${REVIEWED[data.decision] ?? 'decided'} ${changes}` });
+    } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
+    else if (subtype === 'session_changed' && data.fork_from)
+      this._add(record, 'notice', {
+        text: data.title ? `Forked from “${data.title}”` : 'Forked from an earlier session',
+      });
+  }
+}
+
+const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };
+
+/** Whether this is what Claude Code writes where a person has stopped it. */
+export const isInterruption = (text: unknown) => /^\s*\[Request interrupted by user/.test(String(text));
+
+/** The text of a prompt's record, or of an edit's. */
+function promptOf(message: any): string {
+  const text = message?.message?.prompt;
+  return typeof text === 'string' ? text : '';
+}
+
+/** The text in a tool's result, whichever shape it has. Images are apart. */
+export function resultText(content: any) {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return content
+    .filter((part) => !imageOf(part))
+    .map((part) => (part?.type === 'text' ? part.text : `[${part?.type ?? 'something'}]`))
+    .join('\n');
+}
+
+/** A file that was sent with a prompt and that the agent opens by its path, as the prompt's record names it. */
+export type SentFile = { id: string; bytes: number; name?: string };
+
+/** An image that was sent with a prompt, as the prompt's record names it. */
+export type SentImage = { id: string; media_type: string; bytes: number; name?: string };
+
+/** An image in a message: its type and its bytes in base64. */
+export type Image = { type: string; data: string };
+
+/** The media types of images that every browser draws, and that are not programs, as SVG images may be. */
+export const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+
+function imageOf(part: any): Image | undefined {
+  const source = part?.type === 'image' ? (part.source ?? part) : undefined;
+  const type = source?.media_type ?? source?.mimeType;
+  return typeof source?.data === 'string' && IMAGES.includes(type) ? { type, data: source.data } : undefined;
+}
+
+const thousands = (tokens: any) =>
+  typeof tokens === 'number' ? (tokens < 1000 ? `${tokens}` : `${Math.round(tokens / 1000)}k`) : '';
+
+/** A message of the server as a record of the history; undefined where it is none. */
+export function recordOf({ type, seq, data }: any) {
+  if (seq === undefined) return undefined;
+  const timestamp = data.timestamp ?? data.created_at ?? new Date().toISOString();
+  if (type === 'agent_message')
+    return { seq, timestamp, direction: data.direction, message: data.messages[0], truncated: data.truncated };
+  if (type === 'permission_request') return event(seq, timestamp, type, data);
+  if (type === 'update') return event(seq, timestamp, data.update_type, data.data);
+  return undefined;
+}
+
+const event = (seq: number, timestamp: string, subtype: string, message: any) => ({
+  seq,
+  timestamp,
+  direction: 'server',
+  message: { type: 'system', subtype, message },
+  truncated: message.truncated,
+});

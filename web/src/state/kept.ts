@@ -1,0 +1,162 @@
+// What the browser stores: the token, drafts, settings, what was read. Without storage, it is kept in memory.
+
+import { deviceName } from './device-name.ts';
+
+const memory: Map<string, string> = new Map();
+
+/** Messages of a project that the arrow keys recall, and the characters of all of them together. */
+const PROMPTS = 50;
+const PROMPTS_SIZE = 100_000;
+
+/** Milliseconds for which drafts are kept after their approval has closed. */
+const ANSWER_KEPT = 7 * 24 * 3_600_000;
+
+function get(name: string) {
+  try {
+    // A value in memory is newer: it did not fit into the browser's storage.
+    return memory.get(name) ?? localStorage.getItem(`drawbridge.${name}`);
+  } catch {
+    return memory.get(name) ?? null;
+  }
+}
+
+function set(name: string, value: string) {
+  try {
+    if (value) localStorage.setItem(`drawbridge.${name}`, value);
+    else localStorage.removeItem(`drawbridge.${name}`);
+    memory.delete(name);
+  } catch {
+    memory.set(name, value);
+  }
+}
+
+/** The names that begin with `start`, without it. */
+function named(start: string): string[] {
+  const all = [...memory.keys()];
+  try {
+    for (let n = 0; n < localStorage.length; n++) all.push((localStorage.key(n) ?? '').slice('drawbridge.'.length));
+  } catch {
+    // memory alone
+  }
+  return [...new Set(all)].filter((name) => name.startsWith(start)).map((name) => name.slice(start.length));
+}
+
+function json(name: string, otherwise: any) {
+  try {
+    return JSON.parse(get(name) ?? '') ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+export const token = () => get('token') ?? '';
+export function keepToken(value: string) {
+  if (value !== token()) set('features', '');
+  set('token', value);
+}
+
+/** A token that the server has not accepted yet. It lasts as long as the tab, so that a reload tries it again. */
+export function triedToken(): string | undefined {
+  try {
+    return sessionStorage.getItem('drawbridge.token') ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function keepTriedToken(value: string | undefined) {
+  try {
+    if (value) sessionStorage.setItem('drawbridge.token', value);
+    else sessionStorage.removeItem('drawbridge.token');
+  } catch {
+    // A reload loses it: the link has to be opened again.
+  }
+}
+
+/** What the server takes from this device, as it said last. */
+export const features = (): string[] | undefined => json('features', undefined);
+export const keepFeatures = (all: string[]) => set('features', JSON.stringify(all));
+
+export const draft = (project: string) => get(`draft.${project}`) ?? '';
+export const keepDraft = (project: string, text: string) => set(`draft.${project}`, text);
+
+/** Edits and words of an answer that is not given yet. `sent`: the connection by which it was sent; no reply has come yet. */
+export const answer = (approval: string) => json(`answer.${approval}`, {});
+export const keepAnswer = (approval: string, value: object | null) => {
+  const last = answer(approval);
+  if (!value && !Object.keys(last).length) return;
+  set(`answer.${approval}`, value ? JSON.stringify({ ...value, at: Date.now() }) : '');
+};
+
+/** The edits of a review that are not decided, by the ids of their hunks. */
+export type ReviewDrafts = Record<string, { path: string; text: string }>;
+
+/** @param project followed by ".comments" for what is being written in comments */
+export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${project}`, {});
+export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
+  set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
+
+/** The ids of the approvals that have a draft. */
+export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
+
+/** @returns a project's prompts, the latest last */
+export const prompts = (project: string): string[] => json(`prompts.${project}`, []);
+export function keepPrompt(project: string, prompt: string) {
+  if (prompt.length > PROMPTS_SIZE) return;
+  let size = 0;
+  const all = [...prompts(project).filter((one) => one !== prompt), prompt].slice(-PROMPTS);
+  const from = all.findLastIndex((one) => (size += one.length) > PROMPTS_SIZE);
+  set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
+}
+
+/** Removes what belongs to projects and approvals that are not there any more. */
+export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
+  const ids = new Set(projects.map(({ id }) => id));
+  const open = new Set(projects.flatMap(({ approvals = [] }) => approvals.map((one) => one.approval_id)));
+  for (const kind of ['draft.', 'prompts.', 'review.'])
+    for (const id of named(kind)) if (!ids.has(id.split('.')[0])) set(`${kind}${id}`, '');
+  for (const id of named('answer.'))
+    if (!open.has(id) && !(answer(id).at > Date.now() - ANSWER_KEPT)) set(`answer.${id}`, '');
+  const last = json('seen', {});
+  const still = Object.fromEntries(Object.entries(last).filter(([id]) => ids.has(id)));
+  if (Object.keys(still).length < Object.keys(last).length) set('seen', JSON.stringify(still));
+}
+
+export const unsent = (): import('../protocol/client.ts').Unsent[] => json('unsent', []);
+export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.stringify(all) : '');
+
+/** What there is when a browser comes for the first time is not new to it. */
+export function beginSeen(projects: { id: string; last_seq: number }[]) {
+  if (get('seen') === null)
+    set('seen', JSON.stringify(Object.fromEntries(projects.map(({ id, last_seq: seq }) => [id, seq]))));
+}
+
+/** The `seq` up to which a project was read. */
+export const seen = (project: string): number => json('seen', {})[project] ?? 0;
+export function keepSeen(project: string, seq: number) {
+  if (seen(project) !== seq) set('seen', JSON.stringify({ ...json('seen', {}), [project]: seq }));
+}
+
+/** What a person has set, '' until then: `keys` and `wrap` are 'off', `diff` is 'split' or 'unified', `theme` 'light' or 'dark'. */
+export const setting = (name: 'keys' | 'theme' | 'diff' | 'wrap') => get(`setting.${name}`) ?? '';
+export const keepSetting = (name: 'keys' | 'theme' | 'diff' | 'wrap', value: string) => set(`setting.${name}`, value);
+
+/** `actions`: notifications that show a whole command can accept or reject it. */
+type Want = 'sound' | 'notices' | 'push' | 'actions';
+
+export const wants = (what: Want) => get(what) === 'yes';
+export const keepWants = (what: Want, yes: boolean) => set(what, yes ? 'yes' : '');
+
+/** What others see where this browser decided something. */
+export const clientName = () => get('name') ?? deviceName(navigator.userAgent, navigator.maxTouchPoints);
+/** Whether a person has named this browser. */
+export const isNamed = () => get('name') !== null;
+export const keepClientName = (name: string) => set('name', name);
+
+/** Whether the list of sessions is hidden on a large screen. */
+export const folded = () => get('folded') === 'yes';
+export const keepFolded = (yes: boolean) => set('folded', yes ? 'yes' : '');
+
+/** The agent of the session that was begun last. */
+export const lastAgent = () => get('agent') ?? '';
+export const keepAgent = (name: string) => set('agent', name);

@@ -1,0 +1,144 @@
+// What is known of all projects, made from messages of the server. Pure.
+
+import { baseName } from '../ui/dom.ts';
+
+/** A project as the server tells it, with `joined`-independent facts only. */
+export type Project = any;
+
+export class Projects {
+  all: Map<string, Project>;
+  known: boolean;
+
+  constructor() {
+    this.all = new Map();
+    /** False until the list was heard once. */
+    this.known = false;
+  }
+
+  /** What one message changes; whether it changed anything. */
+  take({ type, project_id: id, data }: any): boolean {
+    if (type === 'project_list') {
+      this.all = new Map(data.projects.map((one: Project) => [one.id, one]));
+      this.known = true;
+      return true;
+    }
+    if (type === 'project_deleted') return this.all.delete(data.project_id);
+    if (type === 'permission_request') return this._change(id, (project) => waits(project, data));
+    if (type === 'review')
+      return this._change(id, (project) => (project.review = { files: (data.files?.length ?? 0) + (data.more ?? 0) }));
+    if (type !== 'update') return false;
+    const { update_type: what, data: told } = data;
+    if (what === 'project_state' || what === 'project_created') {
+      this.all.set(told.id, told); // all of it: what it does not have any more is not said
+      return true;
+    }
+    // The project's own state comes later, and with it the rest.
+    if (what === 'session_reset') return this._change(id, (project) => (project.session_id = told.new_session_id));
+    if (what === 'project_deleted') return this.all.delete(told.project_id);
+    if (what === 'review_changed') return this._change(id, (project) => (project.review = told));
+    if (what === 'permission_resolved' || what === 'permission_withdrawn') {
+      return this._change(
+        id,
+        (project) => (project.approvals = project.approvals.filter((one: any) => one.approval_id !== told.approval_id)),
+      );
+    }
+    return false;
+  }
+
+  /** A record was heard: the newest of its project. */
+  heard(id: string | undefined, seq: number | undefined) {
+    const project = this.all.get(id ?? '');
+    if (project && seq && seq > project.last_seq) project.last_seq = seq;
+  }
+
+  /** Those that wait for a person first, then the latest. */
+  sorted(): Project[] {
+    const order = (one: Project) => (one.approvals.length ? 1 : 0);
+    return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));
+  }
+
+  /** Approvals that wait, in all projects. */
+  get waiting() {
+    let sum = 0;
+    for (const project of this.all.values()) sum += project.approvals.length;
+    return sum;
+  }
+
+  /** `text` with a project's id as the name that people know. */
+  named(text: string, id: string | undefined) {
+    const project = this.all.get(id ?? '');
+    return id && project ? text.replace(id, baseName(project.path)) : text;
+  }
+
+  _change(id: string | undefined, change: (project: Project) => void) {
+    const project = this.all.get(id ?? '');
+    if (!project) return false;
+    change(project);
+    return true;
+  }
+}
+
+function waits(project: Project, { approval_id, tool_name, created_at }: any) {
+  if (!project.approvals.some((one: any) => one.approval_id === approval_id)) {
+    project.approvals = [...project.approvals, { approval_id, tool_name, created_at }];
+  }
+}
+
+/** Whether the answer to a question can be the person's own text. */
+export function canBeEdited(request: any): boolean {
+  const { proposal, truncated, changeable = true } = request;
+  return Boolean(proposal) && changeable && !truncated && editedInput(request, '') !== undefined;
+}
+
+/**
+ * The answer to a question about a change, with the person's own text. The whole file goes as the old and the new string of
+ * an edit, so that what was shown is what will be written. Undefined: this tool's text can't be edited here.
+ * @param text with "\n" as line ends
+ */
+export function editedInput({ tool_name: tool, input, proposal }: any, text: string): object | undefined {
+  const old = proposal.old_text.replace(/\r\n/g, '\n');
+  if (tool === 'Write') return { ...input, content: endsLike(proposal.new_text, text) };
+  if (tool === 'Edit') return { ...input, old_string: old, new_string: text };
+  if (tool === 'MultiEdit') return { ...input, edits: [{ old_string: old, new_string: text }] };
+  return undefined;
+}
+
+/** `text` with the line ends of `model`: a text field has only one kind. */
+export function endsLike(model: string, text: string) {
+  const crlf = model.split('\r\n').length - 1;
+  return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;
+}
+
+/** Whether remembering the answer switches to `mode`, and does nothing else. */
+export const approvesMode = (suggestions: any, mode: string) =>
+  Array.isArray(suggestions) &&
+  suggestions.length > 0 &&
+  suggestions.every((one) => one?.type === 'setMode' && one.mode === mode);
+
+/**
+ * What "always" would mean, in words, from the agent's suggestions; empty where it has none. As the server remembers it:
+ * a mode covers far more than this question, so it counts only where nothing else is suggested.
+ */
+export function alwaysWords(suggestions: any) {
+  if (!Array.isArray(suggestions) || suggestions.some((one) => typeof one !== 'object' || one === null)) return '';
+  const narrow = suggestions.filter((one) => one.type !== 'setMode');
+  const remembered = narrow.length ? narrow : suggestions;
+  const said = remembered.map((one) => {
+    if (one?.type === 'setMode')
+      return one.mode === 'acceptEdits' ? 'accept all edits' : `switch to the mode “${one.mode}”`;
+    if (one?.type === 'addRules') {
+      const rules = (one.rules ?? []).map((rule: any) =>
+        rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName,
+      );
+      return `${one.behavior === 'deny' ? 'refuse' : 'allow'} ${rules.join(', ')}`;
+    }
+    if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
+    // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.
+    return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
+  });
+  const place = remembered.every((one) => (one?.destination ?? 'session') === 'session')
+    ? 'for this session'
+    : 'from now on';
+  const words = said.filter(Boolean).join(' and ');
+  return words && `${words} ${place}`;
+}

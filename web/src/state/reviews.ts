@@ -1,0 +1,69 @@
+// How much there is to decide in the review of each project: what the "Review" buttons show.
+
+import { type Signal, signal } from '@preact/signals';
+
+import type { Review, ReviewChanged } from '../protocol/messages.ts';
+
+/** Nothing is open if `files` is 0. `more`: the server has not sent all of it, so that the other numbers are at least these. */
+export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
+
+type Server = EventTarget & {
+  may(type: string): boolean;
+  connection: { ask(type: string, data: object, how: { project: string }): Promise<unknown>; state: string };
+};
+
+/** The numbers of a review as `review_get` and `review_decide` return it. */
+export function numbersOf({ files = [], more = 0 }: Review): Numbers {
+  const sum = (count: (file: (typeof files)[number]) => number) => files.reduce((all, file) => all + count(file), 0);
+  return {
+    files: files.length + more,
+    hunks: sum((file) => Math.max(1, file.hunks.length)),
+    added: sum((file) => file.added),
+    removed: sum((file) => file.removed),
+    more: more > 0,
+  };
+}
+
+export class Reviews {
+  /** By project, as far as the server has reported them. */
+  all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
+  _client: Server;
+  /** The projects that were asked about on this connection. */
+  _asked: Set<string> = new Set();
+
+  constructor(client: Server) {
+    this._client = client;
+    client.addEventListener('change', (event) => {
+      if ((event as CustomEvent).detail === 'hello') this._asked.clear();
+    });
+    client.addEventListener('message', (event) => {
+      const { type, project_id: id, data } = (event as CustomEvent).detail;
+      if (id === undefined) return;
+      if (type === 'review') this._set(id, numbersOf(data));
+      else if (type === 'update' && data.update_type === 'review_changed') {
+        const { files, hunks, added, removed }: ReviewChanged = data.data;
+        this._set(id, { files, hunks, added, removed });
+      }
+    });
+  }
+
+  /** The numbers of a review that is open. */
+  open(project: string): Numbers | undefined {
+    const found = this.all.value.get(project);
+    return found?.files ? found : undefined;
+  }
+
+  /** Makes sure that the numbers of a project are known: once for each connection, since changes are reported. */
+  look(project: string) {
+    const { connection } = this._client;
+    if (connection.state !== 'open' || this._asked.has(project) || !this._client.may('review_get')) return;
+    this._asked.add(project);
+    // Without git, or in a directory that is gone, there is no review.
+    connection.ask('review_get', {}, { project }).catch(() => {});
+  }
+
+  _set(project: string, numbers: Numbers) {
+    this._asked.add(project);
+    this.all.value = new Map(this.all.value).set(project, numbers);
+  }
+}

@@ -1,0 +1,92 @@
+// The sessions in the histories of all projects, as the server lists them: `sessions` of docs/protocols/client.md.
+
+import { signal } from '@preact/signals';
+
+/** A session, as `sessions` and `SessionEntry` of the protocol have it. */
+export type SessionEntry = {
+  project_id: string;
+  path: string;
+  agent: string;
+  session_id: string;
+  title: string;
+  state: 'working' | 'waiting' | 'finished' | 'failed' | 'ended';
+  created_at: string;
+  last_active: string;
+  prompts: number;
+  first_seq: number;
+  last_seq: number;
+  current?: boolean;
+  named?: boolean;
+  terminal?: boolean;
+  fork_from?: string;
+  last_line?: string;
+  added?: number;
+  removed?: number;
+  approvals?: number;
+};
+
+/** Milliseconds between two requests for the list, at least. */
+const PAUSE = 1500;
+
+/** Updates after which the list is another one. */
+const CHANGES = [
+  'run_started',
+  'run_finished',
+  'session_changed',
+  'session_reset',
+  'session_renamed',
+  'session_deleted',
+  'project_state',
+  'project_created',
+  'project_deleted',
+];
+
+type Server = EventTarget & {
+  may(type: string): boolean;
+  connection: { ask(type: string, data?: object): Promise<{ data: any }>; state: string };
+};
+
+export class Sessions {
+  /** The latest first. Empty with a server that has no `sessions`. */
+  list = signal<SessionEntry[]>([]);
+  _client: Server;
+  _wanted = false;
+  _busy = false;
+
+  constructor(client: Server) {
+    this._client = client;
+    client.addEventListener('change', (event) => {
+      if ((event as CustomEvent).detail === 'hello') this.refresh();
+    });
+    client.addEventListener('message', (event) => {
+      const { type, data } = (event as CustomEvent).detail;
+      if (type === 'project_deleted' || (type === 'update' && CHANGES.includes(data.update_type))) this.refresh();
+    });
+  }
+
+  /** Requests the list soon; many calls in a row make one request. */
+  refresh() {
+    this._wanted = true;
+    if (!this._busy) void this._ask();
+  }
+
+  /** The session that the next run of a project continues. */
+  current(project: string): SessionEntry | undefined {
+    return this.list.value.find((one) => one.current && one.project_id === project);
+  }
+
+  async _ask() {
+    this._busy = true;
+    while (this._wanted && this._client.may('sessions') && this._client.connection.state === 'open') {
+      this._wanted = false;
+      try {
+        const { data } = await this._client.connection.ask('sessions', { limit: 200 });
+        this.list.value = data.sessions;
+      } catch {
+        break; // the next change, or the next connection, asks again
+      }
+      await new Promise((later) => setTimeout(later, PAUSE));
+    }
+    this._busy = false;
+  }
+}

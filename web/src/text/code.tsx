@@ -1,0 +1,80 @@
+// Code in the colours of its language. It is there at once and gets its colours when the grammar has come.
+
+import { useEffect, useState } from 'preact/hooks';
+
+import { Button, Text } from '../ui/elements.tsx';
+import { Copy } from './copy.tsx';
+import { highlight, isColoured, type Span } from './highlight.ts';
+import { scrolls } from './plain.tsx';
+
+/** The colours of a text by its lines; undefined as long as they are not known. */
+export function useColours(text: string, language: string, isWanted = true): Span[][] | undefined {
+  const [found, setFound] = useState<{ text: string; language: string; lines: Span[][] }>();
+  useEffect(() => {
+    if (!isWanted || !isColoured(text, language)) return;
+    let isOver = false;
+    void highlight(text, language).then((lines) => !isOver && setFound({ text, language, lines }));
+    return () => {
+      isOver = true;
+    };
+  }, [text, language, isWanted]);
+  return found && found.text === text && found.language === language ? found.lines : undefined;
+}
+
+/** A line in its colours. */
+export function Coloured({ spans }: { spans: Span[] }) {
+  return (
+    <>
+      {spans.map(({ text, kind }, index) =>
+        kind ? (
+          <span key={index} class={`code-${kind}`}>
+            <Text code>{text}</Text>
+          </span>
+        ) : (
+          <Text key={index} code>
+            {text}
+          </Text>
+        ),
+      )}
+    </>
+  );
+}
+
+export function Code({ text, language, live }: { text: string; language: string; live?: boolean }) {
+  const lines = useColours(text, language, !live);
+  return (
+    <code>
+      {lines ? (
+        lines.flatMap((spans, index) => [index ? '\n' : '', <Coloured key={index} spans={spans} />])
+      ) : (
+        <Text code>{text}</Text>
+      )}
+    </code>
+  );
+}
+
+/** A block of code with its language and what can be done with it. `live`: it is still being written. */
+export function CodeBlock({ text, language, live }: { text: string; language: string; live?: boolean }) {
+  const [wraps, setWraps] = useState(false);
+  return (
+    <div class={`code-block ${wraps ? 'wraps' : ''}`}>
+      <div class="code-head">
+        <span class="language">
+          <Text line>{language}</Text>
+        </span>
+        <Button
+          label="Wrap lines"
+          icon="wrap"
+          bare
+          class="quiet"
+          aria-pressed={wraps}
+          onClick={() => setWraps(!wraps)}
+        />
+        <Copy text={text} label="Copy code" />
+      </div>
+      <pre ref={scrolls}>
+        <Code text={text} language={language.toLowerCase()} live={live} />
+      </pre>
+    </div>
+  );
+}

@@ -1,0 +1,92 @@
+// What the editor and the viewer of files share of CodeMirror: colours, the look, and misleading characters written out.
+
+import { HighlightStyle, type LanguageSupport, StreamLanguage, syntaxHighlighting } from '@codemirror/language';
+import { Compartment, type Extension } from '@codemirror/state';
+import { EditorView, highlightSpecialChars, ViewPlugin } from '@codemirror/view';
+import { tags } from '@lezer/highlight';
+
+import { harmless, strange } from './harmless.ts';
+import { languageOf } from './highlight.ts';
+
+const STYLE = HighlightStyle.define([
+  { tag: [tags.comment, tags.meta], color: 'var(--code-comment)' },
+  { tag: [tags.string, tags.regexp, tags.special(tags.string)], color: 'var(--code-string)' },
+  { tag: [tags.number, tags.bool, tags.atom, tags.null], color: 'var(--code-number)' },
+  { tag: [tags.keyword, tags.modifier, tags.operatorKeyword, tags.tagName], color: 'var(--code-word)' },
+  { tag: [tags.typeName, tags.className, tags.namespace], color: 'var(--code-type, var(--code-word))' },
+  { tag: tags.heading, fontWeight: '600' },
+]);
+
+export const COLOURS = syntaxHighlighting(STYLE);
+
+export const LOOK = EditorView.theme({
+  '&': { color: 'var(--ink)', backgroundColor: 'var(--sheet)', fontSize: 'var(--small)', maxHeight: 'inherit' },
+  '&.cm-focused': { outline: 'none' },
+  '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55', overflow: 'auto' },
+  '.cm-content': { caretColor: 'var(--ink)' },
+  '.cm-cursor': { borderLeftColor: 'var(--ink)' },
+  '.cm-gutters': { backgroundColor: 'var(--sunken)', color: 'var(--soft)', border: 'none' },
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'color-mix(in srgb, var(--accent) 8%, transparent)' },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': {
+    backgroundColor: 'color-mix(in srgb, var(--accent) 28%, transparent)',
+  },
+  '.cm-specialChar': { color: 'var(--wait)', backgroundColor: 'var(--wait-wash)', borderRadius: '3px' },
+});
+
+/** Characters that reorder, hide or imitate others are written out. */
+export const HIDDEN = highlightSpecialChars({ addSpecialChars: strange, render: special });
+
+/** A hidden character, written out. */
+function special(code: number) {
+  const character = String.fromCodePoint(code);
+  const mark = document.createElement('span');
+  mark.className = 'cm-specialChar';
+  const written = harmless(character);
+  mark.textContent = written === character ? `\\u${code.toString(16).padStart(4, '0')}` : written;
+  return mark;
+}
+
+/** The colours of a file's language, as soon as its grammar has come. */
+export function coloursFor(path: string): Extension {
+  const language = new Compartment();
+  const fetched = ViewPlugin.define((view) => {
+    void languageFor(path).then(
+      (found) => found && view.dispatch({ effects: language.reconfigure(found) }),
+      () => undefined, // without colours, then
+    );
+    return {};
+  });
+  return [language.of([]), fetched];
+}
+
+const streamed = async (name: Promise<any>, part: string): Promise<Extension> =>
+  StreamLanguage.define((await name)[part]);
+
+const LANGUAGES: Record<string, () => Promise<Extension | LanguageSupport>> = {
+  python: async () => (await import('@codemirror/lang-python')).python(),
+  javascript: async () => (await import('@codemirror/lang-javascript')).javascript({ jsx: true }),
+  typescript: async () => (await import('@codemirror/lang-javascript')).javascript({ typescript: true }),
+  tsx: async () => (await import('@codemirror/lang-javascript')).javascript({ typescript: true, jsx: true }),
+  rust: async () => (await import('@codemirror/lang-rust')).rust(),
+  go: async () => (await import('@codemirror/lang-go')).go(),
+  c: async () => (await import('@codemirror/lang-cpp')).cpp(),
+  java: async () => (await import('@codemirror/lang-java')).java(),
+  php: async () => (await import('@codemirror/lang-php')).php(),
+  css: async () => (await import('@codemirror/lang-css')).css(),
+  html: async () => (await import('@codemirror/lang-html')).html(),
+  xml: async () => (await import('@codemirror/lang-xml')).xml(),
+  json: async () => (await import('@codemirror/lang-json')).json(),
+  sql: async () => (await import('@codemirror/lang-sql')).sql(),
+  yaml: async () => (await import('@codemirror/lang-yaml')).yaml(),
+  markdown: async () => (await import('@codemirror/lang-markdown')).markdown(),
+  shell: () => streamed(import('@codemirror/legacy-modes/mode/shell'), 'shell'),
+  toml: () => streamed(import('@codemirror/legacy-modes/mode/toml'), 'toml'),
+  lua: () => streamed(import('@codemirror/legacy-modes/mode/lua'), 'lua'),
+  ruby: () => streamed(import('@codemirror/legacy-modes/mode/ruby'), 'ruby'),
+  dockerfile: () => streamed(import('@codemirror/legacy-modes/mode/dockerfile'), 'dockerFile'),
+};
+
+async function languageFor(path: string): Promise<Extension | undefined> {
+  const name = languageOf(path);
+  return Object.hasOwn(LANGUAGES, name) ? LANGUAGES[name]() : undefined;
+}

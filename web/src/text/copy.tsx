@@ -1,0 +1,68 @@
+// Buttons that put a text on the clipboard.
+
+import { useEffect, useState } from 'preact/hooks';
+
+import { Button } from '../ui/elements.tsx';
+
+/** Puts a text on the clipboard; whether it is there now. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    // Missing where the page came by http from another machine.
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+      return true;
+    }
+  } catch {
+    // Not allowed: the older way may be.
+  }
+  const area = document.createElement('textarea');
+  area.value = text;
+  area.className = 'offscreen';
+  const before = document.activeElement as HTMLElement | null;
+  document.body.append(area);
+  area.select();
+  const isCopied = document.execCommand('copy');
+  area.remove();
+  before?.focus({ preventScroll: true });
+  return isCopied;
+}
+
+const SHOWN = 2000; // ms
+
+/**
+ * @param label what is copied, as "Copy code"
+ * @param isNamed the button shows it
+ */
+export function Copy({
+  text,
+  label,
+  isNamed = false,
+  class: style = '',
+}: {
+  text: string | (() => string);
+  label: string;
+  isNamed?: boolean;
+  class?: string;
+}) {
+  const [state, setState] = useState<'' | 'done' | 'failed'>('');
+  useEffect(() => {
+    if (!state) return;
+    const timer = setTimeout(() => setState(''), SHOWN);
+    return () => clearTimeout(timer);
+  }, [state]);
+  const copy = async () => setState((await copyText(typeof text === 'string' ? text : text())) ? 'done' : 'failed');
+  return (
+    <>
+      <Button
+        label={label}
+        icon={state === 'done' ? 'check' : state === 'failed' ? 'cross' : 'copy'}
+        bare={!isNamed}
+        class={`quiet copy ${style}`}
+        onClick={() => void copy()}
+      />
+      <span class="offscreen" role="status">
+        {state === 'done' ? 'Copied' : state === 'failed' ? 'Couldn’t copy: the browser does not allow it.' : ''}
+      </span>
+    </>
+  );
+}

@@ -1,0 +1,354 @@
+// Colours for code: the kinds of its words, by the grammars of its language. A grammar is fetched when the first code of its
+// language is shown. The work is done a few milliseconds at a time, so that no code keeps the page busy.
+
+import type { StreamParser } from '@codemirror/streamparser';
+import type { Parser } from '@lezer/common';
+
+/** A part of a line. `kind` is the class behind `code-`, or empty. */
+export type Span = { text: string; kind: string };
+
+type Grammar = { parser: Parser } | { mode: StreamParser<any> };
+
+/** Characters that are coloured; what is longer stays plain. */
+const LONGEST = 300_000;
+
+/** Characters of a line that is coloured, where a grammar works by lines. */
+const LONGEST_LINE = 5_000;
+
+const SLICE = 8; // ms
+
+/** Work on one text after which it stays plain: nested beginnings without an end take grammars the square of their number. */
+const WORK = 1_500; // ms
+
+const mode = async (module: Promise<any>, name: string): Promise<Grammar> => ({ mode: (await module)[name] });
+
+const html = async (): Promise<Grammar> => {
+  const [{ parser, configureNesting }, javascript, css] = await Promise.all([
+    import('@lezer/html'),
+    import('@lezer/javascript'),
+    import('@lezer/css'),
+  ]);
+  const wrap = configureNesting([
+    { tag: 'script', parser: javascript.parser },
+    { tag: 'style', parser: css.parser },
+  ]);
+  return { parser: parser.configure({ wrap }) };
+};
+
+const javascript = async (dialect: string): Promise<Grammar> => ({
+  parser: (await import('@lezer/javascript')).parser.configure({ dialect }),
+});
+
+const clike = (name: string) => mode(import('@codemirror/legacy-modes/mode/clike'), name);
+
+const GRAMMARS: Record<string, () => Promise<Grammar>> = {
+  c: async () => await import('@lezer/cpp'),
+  clojure: () => mode(import('@codemirror/legacy-modes/mode/clojure'), 'clojure'),
+  cmake: () => mode(import('@codemirror/legacy-modes/mode/cmake'), 'cmake'),
+  csharp: () => clike('csharp'),
+  css: async () => await import('@lezer/css'),
+  dart: () => clike('dart'),
+  diff: () => mode(import('@codemirror/legacy-modes/mode/diff'), 'diff'),
+  dockerfile: () => mode(import('@codemirror/legacy-modes/mode/dockerfile'), 'dockerFile'),
+  elm: () => mode(import('@codemirror/legacy-modes/mode/elm'), 'elm'),
+  erlang: () => mode(import('@codemirror/legacy-modes/mode/erlang'), 'erlang'),
+  fsharp: () => mode(import('@codemirror/legacy-modes/mode/mllike'), 'fSharp'),
+  go: async () => await import('@lezer/go'),
+  groovy: () => mode(import('@codemirror/legacy-modes/mode/groovy'), 'groovy'),
+  haskell: () => mode(import('@codemirror/legacy-modes/mode/haskell'), 'haskell'),
+  html,
+  ini: () => mode(import('@codemirror/legacy-modes/mode/properties'), 'properties'),
+  java: async () => await import('@lezer/java'),
+  javascript: () => javascript('jsx'),
+  json: async () => await import('@lezer/json'),
+  julia: () => mode(import('@codemirror/legacy-modes/mode/julia'), 'julia'),
+  kotlin: () => clike('kotlin'),
+  lua: () => mode(import('@codemirror/legacy-modes/mode/lua'), 'lua'),
+  markdown: async () => await import('@lezer/markdown'),
+  nginx: () => mode(import('@codemirror/legacy-modes/mode/nginx'), 'nginx'),
+  objectivec: () => clike('objectiveC'),
+  ocaml: () => mode(import('@codemirror/legacy-modes/mode/mllike'), 'oCaml'),
+  perl: () => mode(import('@codemirror/legacy-modes/mode/perl'), 'perl'),
+  php: async () => await import('@lezer/php'),
+  powershell: () => mode(import('@codemirror/legacy-modes/mode/powershell'), 'powerShell'),
+  protobuf: () => mode(import('@codemirror/legacy-modes/mode/protobuf'), 'protobuf'),
+  python: async () => await import('@lezer/python'),
+  r: () => mode(import('@codemirror/legacy-modes/mode/r'), 'r'),
+  ruby: () => mode(import('@codemirror/legacy-modes/mode/ruby'), 'ruby'),
+  rust: async () => await import('@lezer/rust'),
+  sass: () => mode(import('@codemirror/legacy-modes/mode/sass'), 'sass'),
+  scala: () => clike('scala'),
+  shell: () => mode(import('@codemirror/legacy-modes/mode/shell'), 'shell'),
+  sql: () => mode(import('@codemirror/legacy-modes/mode/sql'), 'standardSQL'),
+  swift: () => mode(import('@codemirror/legacy-modes/mode/swift'), 'swift'),
+  toml: () => mode(import('@codemirror/legacy-modes/mode/toml'), 'toml'),
+  typescript: () => javascript('ts'),
+  tsx: () => javascript('ts jsx'),
+  xml: async () => await import('@lezer/xml'),
+  yaml: async () => await import('@lezer/yaml'),
+};
+
+/** Other names of languages, and the endings of their files. */
+const NAMES: Record<string, string> = {
+  bash: 'shell',
+  cc: 'c',
+  cjs: 'javascript',
+  clj: 'clojure',
+  cljs: 'clojure',
+  conf: 'ini',
+  console: 'shell',
+  cpp: 'c',
+  'c++': 'c',
+  cs: 'csharp',
+  cxx: 'c',
+  erl: 'erlang',
+  fs: 'fsharp',
+  gemspec: 'ruby',
+  gradle: 'groovy',
+  h: 'c',
+  hpp: 'c',
+  hs: 'haskell',
+  htm: 'html',
+  ipynb: 'json',
+  jl: 'julia',
+  js: 'javascript',
+  json5: 'javascript',
+  jsonc: 'javascript',
+  jsonl: 'json',
+  jsx: 'javascript',
+  kt: 'kotlin',
+  kts: 'kotlin',
+  ksh: 'shell',
+  less: 'css',
+  m: 'objectivec',
+  make: 'cmake',
+  md: 'markdown',
+  mdx: 'markdown',
+  mjs: 'javascript',
+  ml: 'ocaml',
+  mts: 'typescript',
+  cts: 'typescript',
+  patch: 'diff',
+  pl: 'perl',
+  pm: 'perl',
+  properties: 'ini',
+  proto: 'protobuf',
+  ps1: 'powershell',
+  py: 'python',
+  pyi: 'python',
+  rake: 'ruby',
+  rb: 'ruby',
+  rs: 'rust',
+  scss: 'css',
+  sh: 'shell',
+  svelte: 'html',
+  svg: 'xml',
+  ts: 'typescript',
+  vue: 'html',
+  webmanifest: 'json',
+  xhtml: 'html',
+  yml: 'yaml',
+  zsh: 'shell',
+};
+
+const FILES: Record<string, string> = {
+  'cmakelists.txt': 'cmake',
+  'nginx.conf': 'nginx',
+  containerfile: 'dockerfile',
+  dockerfile: 'dockerfile',
+  gemfile: 'ruby',
+  makefile: 'cmake',
+  rakefile: 'ruby',
+};
+
+/** The language of a file, by its name; empty if nobody knows. */
+export function languageOf(path: string): string {
+  const name = (path.split('/').pop() ?? '').toLowerCase();
+  if (Object.hasOwn(FILES, name)) return FILES[name];
+  return name.includes('.') ? known(name.split('.').pop() ?? '') : '';
+}
+
+function known(language: string) {
+  const name = language.toLowerCase();
+  const found = Object.hasOwn(NAMES, name) ? NAMES[name] : name;
+  return Object.hasOwn(GRAMMARS, found) ? found : '';
+}
+
+/** Whether `highlight` would find anything. */
+export const isColoured = (code: string, language: string) => code.length <= LONGEST && known(language) !== '';
+
+const loaded = new Map<string, Promise<Grammar>>();
+
+function grammar(name: string): Promise<Grammar> {
+  let found = loaded.get(name);
+  if (!found) {
+    found = GRAMMARS[name]();
+    // Without a connection: the next code asks again.
+    found.catch(() => loaded.delete(name));
+    loaded.set(name, found);
+  }
+  return found;
+}
+
+const plainLines = (code: string): Span[][] => code.split('\n').map((text) => (text ? [{ text, kind: '' }] : []));
+
+/**
+ * The lines of `code` in parts, each with its kind; together they are the whole of it. Plain where the language is not known,
+ * where the code is too long, and where the grammar can't be fetched.
+ */
+export async function highlight(code: string, language: string): Promise<Span[][]> {
+  if (!isColoured(code, language)) return plainLines(code);
+  try {
+    const found = await grammar(known(language));
+    return 'mode' in found ? await byLines(code, found.mode) : await byTree(code, found.parser);
+  } catch (error) {
+    if (!(error instanceof TooMuch)) console.error(error);
+    return plainLines(code);
+  }
+}
+
+class TooMuch extends Error {}
+
+/** To be called between steps: it waits a turn of the event loop once a slice of time is over. Throws `TooMuch`. */
+function pacer() {
+  let begin = performance.now();
+  let worked = 0;
+  return async () => {
+    const took = performance.now() - begin;
+    if (took < SLICE) return;
+    worked += took;
+    if (worked > WORK) throw new TooMuch();
+    await new Promise((later) => setTimeout(later));
+    begin = performance.now();
+  };
+}
+
+/** Characters whose colours are found in one go. */
+const STEP = 10_000;
+
+async function byTree(code: string, parser: Parser): Promise<Span[][]> {
+  const { highlightTree, tagHighlighter, tags } = await import('@lezer/highlight');
+  const of = (kind: string, ...all: any[]) => all.map((tag) => ({ tag, class: kind }));
+  const highlighter = tagHighlighter([
+    ...of('comment', tags.comment),
+    ...of('string', tags.string, tags.regexp, tags.character, tags.escape, tags.special(tags.string)),
+    ...of('number', tags.number, tags.bool, tags.null, tags.atom, tags.unit, tags.color),
+    ...of('word', tags.keyword, tags.modifier, tags.self),
+    ...of('type', tags.typeName, tags.className, tags.namespace, tags.tagName),
+    ...of('name', tags.definition(tags.propertyName), tags.attributeName, tags.macroName, tags.labelName),
+    ...of('name', tags.function(tags.definition(tags.variableName)), tags.definition(tags.function(tags.variableName))),
+    ...of('meta', tags.meta, tags.processingInstruction),
+    ...of('heading', tags.heading),
+    ...of('inserted', tags.inserted),
+    ...of('deleted', tags.deleted),
+  ]);
+  const pace = pacer();
+  const parse = parser.startParse(code);
+  let tree = parse.advance();
+  for (; !tree; tree = parse.advance()) await pace();
+  const lines = collector(code);
+  for (let from = 0; from < code.length; from += STEP) {
+    const to = Math.min(code.length, from + STEP);
+    highlightTree(
+      tree,
+      highlighter,
+      (start, end, kind) => lines.add(Math.max(start, from), Math.min(end, to), kind.split(' ').pop() ?? ''),
+      from,
+      to,
+    );
+    await pace();
+  }
+  return lines.end();
+}
+
+/** Puts parts of a text that have a kind, in their order, into lines. */
+function collector(code: string) {
+  const lines: Span[][] = [[]];
+  let at = 0;
+  const put = (text: string, kind: string) => {
+    let from = 0;
+    for (;;) {
+      const end = text.indexOf('\n', from);
+      const part = text.slice(from, end < 0 ? undefined : end);
+      if (part) lines[lines.length - 1].push({ text: part, kind });
+      if (end < 0) return;
+      lines.push([]);
+      from = end + 1;
+    }
+  };
+  return {
+    add(from: number, to: number, kind: string) {
+      if (to <= at) return;
+      if (from > at) put(code.slice(at, from), '');
+      put(code.slice(Math.max(at, from), to), kind);
+      at = to;
+    },
+    end() {
+      put(code.slice(at), '');
+      return lines;
+    },
+  };
+}
+
+/** What the words of the older grammars mean. */
+const STYLES: Record<string, string> = {
+  atom: 'number',
+  attribute: 'name',
+  builtin: 'word',
+  bool: 'number',
+  comment: 'comment',
+  controlKeyword: 'word',
+  def: 'name',
+  deleted: 'deleted',
+  header: 'heading',
+  heading: 'heading',
+  inserted: 'inserted',
+  keyword: 'word',
+  meta: 'meta',
+  modifier: 'word',
+  negative: 'deleted',
+  null: 'number',
+  number: 'number',
+  positive: 'inserted',
+  'string-2': 'string',
+  string: 'string',
+  tag: 'type',
+  tagName: 'type',
+  type: 'type',
+  typeName: 'type',
+};
+
+const styleOf = (style: string | null) => {
+  for (const word of (style ?? '').split(/[ .]/)) if (Object.hasOwn(STYLES, word)) return STYLES[word];
+  return '';
+};
+
+async function byLines(code: string, found: StreamParser<any>): Promise<Span[][]> {
+  const { StringStream } = await import('@codemirror/streamparser');
+  const pace = pacer();
+  const state = found.startState?.(2) ?? {};
+  const lines: Span[][] = [];
+  for (const line of code.split('\n')) {
+    const spans: Span[] = [];
+    lines.push(spans);
+    if (!line) found.blankLine?.(state, 2);
+    else if (line.length > LONGEST_LINE) spans.push({ text: line, kind: '' });
+    else {
+      const stream = new StringStream(line, 4, 2);
+      for (let stuck = 0; !stream.eol(); ) {
+        const style = found.token(stream, state);
+        if (stream.pos === stream.start && ++stuck < 10) continue;
+        if (stream.pos === stream.start) stream.pos++;
+        stuck = 0;
+        const kind = styleOf(style);
+        const last = spans[spans.length - 1];
+        const text = line.slice(stream.start, stream.pos);
+        if (last?.kind === kind) last.text += text;
+        else spans.push({ text, kind });
+        stream.start = stream.pos;
+      }
+    }
+    await pace();
+  }
+  return lines;
+}

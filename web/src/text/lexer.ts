@@ -1,0 +1,137 @@
+// The blocks of Markdown as tokens of marked. Pure, and bounded for hostile texts. HTML is not looked for: it stays a text.
+
+import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';
+
+/** Lists and quotes, and emphasis and links, inside each other. What is deeper is a text: the time grows with the depth. */
+const DEEPEST = 8;
+
+/** Characters of one block that is looked into. A longer one is a text, but for code. */
+const LONGEST = 20_000;
+
+/** Characters of one emphasis. The search for its end begins at each sign that could begin one: to the end of a block, the
+ * time would grow with the square of its length. */
+const SPAN = 500;
+
+/** Emphasis that is looked for in a text. What is behind it has none: many signs that mean nothing would take long. */
+const SEARCHES = 2_000;
+
+/** What a link, an image or a reference begins with. */
+const BRACKETS = new Set(['[', '!']);
+const IN_WORD = /[\p{L}\p{N}]/u;
+
+/** Characters that are looked at for the end of plain text and for a mail address, which may be at each sign, too. */
+const NEAR = 150;
+
+/** Columns of a table: what has more is a text. */
+const COLUMNS = 60;
+
+const WEB = /^(?:https?|ftp|www)/i;
+
+class Bounded extends Tokenizer {
+  _blocks = 0;
+  _inlines = 0;
+  _searches = 0;
+
+  _inBlock<T>(tokenize: () => T): T | undefined {
+    if (this._blocks > DEEPEST) return undefined;
+    this._blocks++;
+    try {
+      return tokenize();
+    } finally {
+      this._blocks--;
+    }
+  }
+
+  _inLine<T>(tokenize: () => T): T | undefined {
+    if (this._inlines > DEEPEST) return undefined;
+    this._inlines++;
+    try {
+      return tokenize();
+    } finally {
+      this._inlines--;
+    }
+  }
+
+  /** What `find` finds at the beginning of `text`, which is the end of `masked`, unless it reaches further than it may. */
+  _spanning<T extends { raw: string }>(
+    text: string,
+    masked: string,
+    find: (near: string, around: string) => T | undefined,
+  ) {
+    if (this._searches++ >= SEARCHES) return undefined;
+    const at = masked.length - text.length;
+    const around = masked.slice(Math.max(0, at - NEAR), at + SPAN);
+    const found = this._inLine(() => find(text.slice(0, SPAN), around));
+    return found && found.raw.length < SPAN ? found : undefined;
+  }
+
+  override blockquote(text: string) {
+    return this._inBlock(() => super.blockquote(text));
+  }
+
+  override list(text: string) {
+    return this._inBlock(() => super.list(text));
+  }
+
+  override table(text: string) {
+    const table = super.table(text);
+    return table && table.header.length > COLUMNS ? undefined : table;
+  }
+
+  override html() {
+    return undefined;
+  }
+
+  /** `<br>` is the one tag that agents write in tables because Markdown has no other way. */
+  override tag(text: string): Tokens.Tag | undefined {
+    if (text[0] !== '<') return undefined;
+    const found = /^<br[ \t]*\/?>/i.exec(text);
+    return found ? ({ type: 'br', raw: found[0] } as unknown as Tokens.Tag) : undefined;
+  }
+
+  override link(text: string) {
+    return BRACKETS.has(text[0]) ? this._inLine(() => super.link(text)) : undefined;
+  }
+
+  override reflink(text: string, links: Links) {
+    return BRACKETS.has(text[0]) ? this._inLine(() => super.reflink(text, links)) : undefined;
+  }
+
+  override emStrong(text: string, masked: string, before?: string) {
+    if (text[0] !== '*' && (text[0] !== '_' || IN_WORD.test(before ?? ''))) return undefined;
+    return this._spanning(text, masked, (near, around) => super.emStrong(near, around, before));
+  }
+
+  override del(text: string, masked: string, before?: string) {
+    if (text[0] !== '~') return undefined;
+    return this._spanning(text, masked, (near, around) => super.del(near, around, before));
+  }
+
+  override url(text: string) {
+    return super.url(WEB.test(text) ? text : beginning(text));
+  }
+
+  override inlineText(text: string) {
+    return super.inlineText(beginning(text));
+  }
+}
+
+/** The beginning of a text, up to the last blanks in the first `NEAR` characters: no word is cut if possible. */
+function beginning(text: string) {
+  if (text.length <= NEAR) return text;
+  let end = text.lastIndexOf(' ', NEAR);
+  while (end > 0 && text[end - 1] === ' ') end--;
+  return text.slice(0, end > 0 ? end : NEAR);
+}
+
+/** The blocks of a text without carriage returns. The definitions of links that it has are added to `links`. */
+export function tokensOf(text: string, links: Links): Token[] {
+  const lexer = new Lexer({ gfm: true, tokenizer: new Bounded() });
+  lexer.tokens.links = links;
+  lexer.blockTokens(text, lexer.tokens);
+  for (const { src, tokens } of lexer.inlineQueue) {
+    if (src.length > LONGEST) tokens.push({ type: 'text', raw: src, text: src });
+    else lexer.inlineTokens(src, tokens);
+  }
+  return [...lexer.tokens];
+}

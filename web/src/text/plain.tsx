@@ -1,0 +1,98 @@
+// Plain texts of any length, drawn a part at a time: no text of an agent keeps the page busy.
+
+import type { ComponentChild } from 'preact';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+
+import { size } from '../ui/dom.ts';
+import { Button, Text } from '../ui/elements.tsx';
+
+/** Characters that are drawn in one go; more are drawn a frame each. */
+const STEP = 8_000;
+
+/** Characters that are shown before somebody asks for more. */
+export const SHOWN = 20_000;
+
+/** For what scrolls: keys scroll only what has the focus. */
+export const scrolls = (element: HTMLElement | null) => {
+  if (element) element.tabIndex = 0;
+};
+
+/** Where to cut a text to at most `most` characters: at the end of a line if possible, never inside a character. */
+export function cutAt(text: string, most: number) {
+  if (text.length <= most) return text.length;
+  const line = text.lastIndexOf('\n', most - 1) + 1;
+  if (line > most / 2) return line;
+  return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
+}
+
+const plain = (part: string) => <Text>{part}</Text>;
+const code = (part: string) => <Text code>{part}</Text>;
+
+/**
+ * All of a text, a part in each frame.
+ * @param draw gets a part and where it begins; always the same function
+ */
+export function Parts({
+  text,
+  code: isCode,
+  draw = isCode ? code : plain,
+}: {
+  text: string;
+  code?: boolean;
+  draw?: (part: string, at: number) => ComponentChild;
+}) {
+  const parts = useMemo(() => {
+    const found = [];
+    for (let at = 0; at < text.length; ) {
+      const end = at + cutAt(text.slice(at, at + STEP + 1), STEP);
+      found.push({ at, part: text.slice(at, end) });
+      at = end;
+    }
+    return found;
+  }, [text]);
+  // The same elements each time: what is drawn is not drawn a second time.
+  const drawn = useMemo<ComponentChild[]>(() => [], [parts, draw]);
+  const [count, setCount] = useState(1);
+  useEffect(() => {
+    if (count >= parts.length) return;
+    const frame = requestAnimationFrame(() => setCount(count + 1));
+    return () => cancelAnimationFrame(frame);
+  }, [count, parts]);
+  for (const { at, part } of parts.slice(drawn.length, count))
+    drawn.push(
+      parts.length === 1 ? (
+        draw(part, at)
+      ) : (
+        <span key={at} class="part">
+          {draw(part, at)}
+        </span>
+      ),
+    );
+  return <>{[...drawn]}</>;
+}
+
+/** The beginning of a text and a button for the rest. */
+export function LongPlain({
+  text,
+  as: Tag = 'div',
+  class: style,
+  most = SHOWN,
+}: {
+  text: string;
+  as?: 'div' | 'pre';
+  class: string;
+  most?: number;
+}) {
+  const [isWhole, setWhole] = useState(most === Number.POSITIVE_INFINITY);
+  const cut = isWhole ? text.length : cutAt(text, most);
+  return (
+    <>
+      <Tag class={style} ref={Tag === 'pre' ? scrolls : undefined}>
+        {cut === text.length && text.length > STEP ? <Parts text={text} /> : <Text>{text.slice(0, cut)}</Text>}
+      </Tag>
+      {cut < text.length && (
+        <Button label={`Show all (${size(text.length)})`} class="quiet" onClick={() => setWhole(true)} />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,12 @@
+// Where the focus goes when what had it is gone.
+
+/** Whether nothing has the focus, or something that is not shown any more. */
+export function isFocusLost() {
+  const at = document.activeElement;
+  return !at || at === document.body || !at.checkVisibility();
+}
+
+/** Gives the focus to `target` if it is lost. */
+export function restoreFocus(target: HTMLElement | null | undefined) {
+  if (isFocusLost()) target?.focus({ preventScroll: true });
+}

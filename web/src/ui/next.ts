@@ -1,0 +1,15 @@
+// The next approval that waits, in any project. Pure.
+
+import { addressOf } from '../projects/rows.ts';
+import type { World } from './world.ts';
+
+/** The address of the next session with an open approval, after the one that is shown; undefined: there is no other. */
+export function nextWaiting({ client, place }: Pick<World, 'client' | 'place'>): string | undefined {
+  const waiting = client.projects.sorted().filter((project) => project.approvals.length > 0);
+  const shown = place.value.view === 'project' ? place.value.project : undefined;
+  const at = waiting.findIndex((project) => project.id === shown);
+  const next = waiting[(at + 1) % waiting.length];
+  return next && (next.id !== shown || (place.value.view === 'project' && place.value.session !== undefined))
+    ? addressOf(next.id)
+    : undefined;
+}

@@ -1,0 +1,110 @@
+// Keys that work anywhere but in a text field.
+
+import { WIDE } from '../projects/head.tsx';
+import * as kept from '../state/kept.ts';
+import { toasts } from './toasts.tsx';
+import { isComposing, isTyping } from './typing.ts';
+
+/** Whether something is open over the view that has the keys: a menu, or the list of sessions as a drawer. */
+export const isCovered = () =>
+  document.querySelector('[role=menu]') !== null ||
+  (document.querySelector('.frame.drawn') !== null && !matchMedia(WIDE).matches);
+
+export function listen({
+  view,
+  help,
+  palette,
+  next,
+}: {
+  view: () => import('../conversation/view.tsx').ConversationView | undefined;
+  help: () => void;
+  palette: () => void;
+  /** Goes to the next session with an approval; undefined: no other session waits. */
+  next: () => (() => void) | undefined;
+}) {
+  const look = () => requestAnimationFrame(() => void view()?.current.look());
+  toasts.subscribe(look);
+  document.addEventListener('pointerdown', (event) => view()?.current.clicked(event));
+  document.addEventListener('click', (event) => view()?.current.pointed(event));
+  for (const type of ['focusin', 'focusout']) document.addEventListener(type, look);
+  document.addEventListener('keydown', (event) => {
+    if (isComposing(event) || document.querySelector('dialog[open]')) return;
+    if (event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+      event.preventDefault();
+      palette();
+      return;
+    }
+    if (isCovered()) return;
+    const shown = view();
+    const card = shown?.current.card;
+    // Inside of a shadow root too: the search of a file is in one.
+    const target = event.composedPath()[0] as HTMLElement;
+    if (event.key === 'Escape') {
+      shown?.current.arm();
+      if (!card?.back() && isTyping(target)) target.blur();
+      return;
+    }
+    if (event.key === 'Tab') shown?.current.arm();
+    if (isTyping(target)) return;
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      if (card && !event.repeat && shown.current.look()) card.accept();
+      return;
+    }
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.key.length !== 1 ||
+      (event.key === ' ' && target !== document.body)
+    )
+      return;
+    if (kept.setting('keys') === 'off' || (shown && !shown.current.takesLetters)) {
+      if (!shown) return;
+      shown.type();
+      return;
+    }
+    const acts: Record<string, (() => void) | undefined> = {
+      a: card && (() => card.takesLetter && !event.repeat && shown.current.look() && card.accept()), // held down, it would answer the next one too
+      e: card && (() => shown.current.look() && card.edit()),
+      r: card && (() => shown.current.look() && card.reject()),
+      j: () => step(shown, 1),
+      k: () => step(shown, -1),
+      n: next(),
+      '/': () => shown?.composer.area.focus(),
+      '?': help,
+    };
+    if (/^[1-9]$/.test(event.key) && card?.questions && shown?.current.look()) {
+      event.preventDefault();
+      card.pick(Number(event.key));
+      return;
+    }
+    const act = acts[event.key];
+    if (!act) {
+      if (event.key !== ' ' && !event.repeat) shown?.type();
+      return;
+    }
+    event.preventDefault();
+    act();
+  });
+}
+
+/** To the next thing in the conversation, or the one before; from what is in sight where none in sight has the focus. */
+function step(view: import('../conversation/view.tsx').ConversationView | undefined, by: 1 | -1) {
+  if (!view) return;
+  const all = [...view.scroller.querySelectorAll<HTMLElement>('.items > .item:not([hidden]), .card')];
+  const { top, bottom } = view.scroller.getBoundingClientRect();
+  const places = all.map((one) => one.getBoundingClientRect());
+  const isInSight = (at: number) => places[at].height > 0 && places[at].bottom > top && places[at].top < bottom;
+  const isWhole = (at: number) => isInSight(at) && places[at].top >= top - 1 && places[at].bottom <= bottom + 1;
+  const here = document.activeElement?.closest<HTMLElement>('.item, .card');
+  const at = here ? all.indexOf(here) : -1;
+  const inSight = all.map((_, index) => index).filter(isInSight);
+  if (by < 0) inSight.reverse();
+  const next = all[at >= 0 && isInSight(at) ? at + by : (inSight.find(isWhole) ?? inSight[0])];
+  if (!next) return;
+  if (!next.hasAttribute('tabindex')) next.tabIndex = -1;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: 'nearest' });
+  view.choose(next);
+}

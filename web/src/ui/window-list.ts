@@ -1,0 +1,249 @@
+// A long list of which only what is near the reader is in the page. It stays where it is while things come and go around it.
+
+/** Items in the page, at most. */
+const MOST = 90;
+
+/** How many come at once when the reader moves on. */
+const STEP = 30;
+
+/** Pixels from either end at which more is brought. */
+const NEAR = 900;
+
+/** Pixels between what is brought into sight and the edge. */
+const MARGIN = 8;
+
+/** Pixels from the end within which the reader is taken to be at it. */
+const AT_END = 60;
+
+export class WindowList {
+  _scroller: HTMLElement;
+  _list: HTMLElement;
+  _world: {
+    render: (item: any, node?: HTMLElement) => HTMLElement;
+    older: () => Promise<boolean>;
+    newer: () => Promise<boolean>;
+    moved: () => void;
+    keep: () => HTMLElement | undefined;
+    gone: (node: HTMLElement) => void;
+  };
+  _items: any[];
+  _from: number;
+  _to: number;
+  _shown: Map<string, { node: HTMLElement; version: unknown }>;
+  _anchor: { node: HTMLElement; top: number } | undefined;
+  _asking: boolean;
+  follows: boolean;
+  _at: number;
+  _held: HTMLElement | undefined;
+  _first: any;
+  _resized: ResizeObserver;
+
+  /**
+   * @param scroller what scrolls; `list` is in it
+   * @param world
+   *   `render`: an item as an element; the one in which it was drawn before is drawn in again
+   *   `gone`: an element has left the page
+   *   `keep`: what must stay in view while the reader follows the end
+   */
+  constructor(
+    scroller: HTMLElement,
+    list: HTMLElement,
+    world: {
+      render: (item: any, node?: HTMLElement) => HTMLElement;
+      older: () => Promise<boolean>;
+      newer: () => Promise<boolean>;
+      moved: () => void;
+      keep: () => HTMLElement | undefined;
+      gone: (node: HTMLElement) => void;
+    },
+  ) {
+    this._scroller = scroller;
+    this._list = list;
+    this._world = world;
+    this._items = [];
+    this._from = 0;
+    this._to = 0;
+    this._shown = new Map();
+    this._asking = false;
+    /** The reader wants to see what is new. */
+    this.follows = true;
+    this._at = 0;
+    /** What was brought into sight, until the reader moves. */
+    this._held = undefined;
+    scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
+    this._resized = new ResizeObserver(() => this.settle());
+    this._resized.observe(list);
+  }
+
+  /** Takes all items out of the page. */
+  dispose() {
+    this._resized.disconnect();
+    this._items = [];
+    this._place(0, 0);
+  }
+
+  /** The items there are now; those that were shown are known by their keys. */
+  update(items: any[]) {
+    const first = this._first;
+    const length = this._to - this._from;
+    this._items = items;
+    if (this.follows) {
+      this._place(Math.max(0, items.length - MOST), items.length);
+      this.settle();
+      this._fill();
+      return;
+    }
+    const at = first === undefined ? -1 : items.findIndex((item) => item.key === first);
+    const from = at < 0 ? Math.max(0, Math.min(this._from, items.length - MOST)) : at;
+    this._keeping(() =>
+      this._place(from, Math.min(items.length, from + Math.max(length, Math.min(MOST, items.length)))),
+    );
+    this._fill();
+  }
+
+  /** To the end, and to stay there. */
+  toEnd() {
+    this.follows = true;
+    this.update(this._items);
+    this._world.moved();
+  }
+
+  /** To an item, wherever one was; whether it is there. */
+  goTo(key: string): HTMLElement | undefined {
+    const at = this._items.findIndex((item) => item.key === key);
+    if (at < 0) return undefined;
+    this.follows = false;
+    this._held = undefined;
+    const from = Math.max(0, Math.min(at - STEP, this._items.length - MOST));
+    this._place(from, Math.min(this._items.length, from + MOST));
+    const node = this._shown.get(key)?.node;
+    if (node) {
+      this._scroller.scrollTop +=
+        node.getBoundingClientRect().top - this._scroller.getBoundingClientRect().top - MARGIN;
+      this._at = this._scroller.scrollTop;
+      this._hold();
+    }
+    this._fill();
+    this._world.moved();
+    return node;
+  }
+
+  /** After anything has changed its height. */
+  settle() {
+    if (!this.follows) {
+      if (this._held?.isConnected) this.reveal(this._held);
+      else if (this._anchor?.node.isConnected) {
+        // What is above the reader has grown, as when colours or an image have come.
+        const by = this._anchor.node.getBoundingClientRect().top - this._anchor.top;
+        if (by) this._at = this._scroller.scrollTop += by;
+      }
+      return;
+    }
+    this._scroller.scrollTop = this._scroller.scrollHeight;
+    const kept = this._world.keep();
+    if (kept) this.reveal(kept);
+  }
+
+  /** Brings it into sight: all of it, or its head where it is taller than the view. The end is followed only if it is there too. */
+  reveal(element: HTMLElement) {
+    const view = this._scroller.getBoundingClientRect();
+    const { top, bottom } = element.getBoundingClientRect();
+    if (!view.height || (top >= view.top && bottom <= view.bottom)) return;
+    const by =
+      top < view.top || bottom - top > view.height - MARGIN ? top - view.top - MARGIN : bottom - view.bottom + MARGIN;
+    this.follows = false;
+    this._held = element;
+    this._scroller.scrollTop += by;
+    this._at = this._scroller.scrollTop;
+    this._world.moved();
+  }
+
+  _scrolled() {
+    const { scrollTop, clientHeight, scrollHeight } = this._scroller;
+    const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
+    if (Math.abs(scrollTop - this._at) > 2) this._held = undefined;
+    // Only a reader who moves up leaves the end: what grows below him moves him nowhere.
+    if (atEnd) this.follows = true;
+    else if (scrollTop < this._at - 2) this.follows = false;
+    this._at = scrollTop;
+    this._fill();
+    if (!this.follows) this._hold();
+    this._world.moved();
+  }
+
+  /** Brings what is near. */
+  _fill() {
+    const { scrollTop, clientHeight, scrollHeight } = this._scroller;
+    if (clientHeight === 0) return;
+    if (scrollTop < NEAR && this._from > 0) {
+      const from = Math.max(0, this._from - STEP);
+      this._keeping(() => this._place(from, Math.min(this._to, from + MOST)));
+    } else if (scrollHeight - scrollTop - clientHeight < NEAR && this._to < this._items.length) {
+      const to = Math.min(this._items.length, this._to + STEP);
+      this._keeping(() => this._place(Math.max(this._from, to - MOST), to));
+    } else if (scrollTop < NEAR && this._from === 0) this._ask(this._world.older);
+    else if (scrollHeight - scrollTop - clientHeight < NEAR) this._ask(this._world.newer);
+  }
+
+  _ask(more: () => Promise<boolean>) {
+    if (this._asking) return;
+    this._asking = true;
+    more().then(
+      (came) => {
+        this._asking = false;
+        if (came) this._fill();
+      },
+      () => (this._asking = false),
+    );
+  }
+
+  /** Remembers what the reader sees first. */
+  _hold() {
+    const top = this._scroller.getBoundingClientRect().top;
+    for (const node of this._list.children) {
+      const place = node.getBoundingClientRect();
+      if (place.bottom <= top) continue;
+      this._anchor = { node: node as HTMLElement, top: place.top };
+      return;
+    }
+    this._anchor = undefined;
+  }
+
+  /** Changes what is in the page; the first item in sight stays in its place. */
+  _keeping(change: () => void) {
+    const top = this._scroller.getBoundingClientRect().top;
+    const anchor = [...this._shown.values()]
+      .map(({ node }) => node)
+      .filter((node) => node.getBoundingClientRect().bottom > top)
+      .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)[0];
+    const before = anchor?.getBoundingClientRect().top ?? 0;
+    change();
+    if (anchor?.isConnected && !this.follows) this._scroller.scrollTop += anchor.getBoundingClientRect().top - before;
+    this._at = this._scroller.scrollTop;
+    this._hold();
+  }
+
+  _place(from: number, to: number) {
+    this._from = from;
+    this._to = to;
+    const wanted = this._items.slice(from, to);
+    this._first = wanted[0]?.key;
+    const keys = new Set(wanted.map((item) => item.key));
+    for (const [key, { node }] of this._shown) {
+      if (keys.has(key)) continue;
+      node.remove();
+      this._shown.delete(key);
+      this._world.gone(node);
+    }
+    let next: ChildNode | null = this._list.firstChild;
+    for (const item of wanted) {
+      let shown = this._shown.get(item.key);
+      if (!shown || shown.version !== item.version) {
+        shown = { node: this._world.render(item, shown?.node), version: item.version };
+        this._shown.set(item.key, shown);
+      }
+      if (shown.node === next) next = next.nextSibling;
+      else this._list.insertBefore(shown.node, next);
+    }
+  }
+}

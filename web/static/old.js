@@ -1,0 +1,26 @@
+// For browsers that can't run the page: a sentence in the place of an empty page. In the language of old browsers.
+function explain() {
+  function tell() {
+    var place = document.getElementById('app');
+    if (!place || document.documentElement.getAttribute('data-started')) return;
+    place.textContent = '';
+    var text = document.createElement('p');
+    text.className = 'outdated';
+    text.setAttribute('role', 'alert');
+    text.appendChild(
+      document.createTextNode(
+        'This browser is too old for Drawbridge. Update it, or use a current Firefox, Chrome, Edge or Safari.',
+      ),
+    );
+    place.appendChild(text);
+  }
+  var runsModules = 'noModule' in document.createElement('script');
+  var hasColours = 'CSS' in window ? CSS.supports('color', 'light-dark(red, red)') : false;
+  if (!runsModules || !window.WebSocket || !window.HTMLDialogElement || !Object.hasOwn || !hasColours) tell();
+  // A module that the browser can't read is an error of the page, which nothing else would show.
+  function look(event) {
+    if (/app\.js/.test(event.filename || '')) tell();
+  }
+  window.addEventListener('error', look);
+}
+explain();

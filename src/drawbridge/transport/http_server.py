@@ -33,8 +33,8 @@ HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
 
 GRACE_SECONDS: Final = 1.0
-"""The time that a connection may always wait for its peer: many clients reconnect in the same moment after the server was
-restarted, and over a slow network.
+"""The time that the peer of a new connection always gets for its first request: many clients reconnect in the same moment
+after the server was restarted, some over a slow network.
 """
 
 BODY_SECONDS: Final = 60.0
@@ -110,30 +110,28 @@ class HttpServer:
 
     def make_room(self) -> bool:
         """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or so
-        new that their peers may still send a request."""
-        now = asyncio.get_running_loop().time()
-        waiting = [connection for connection in self.connections if connection.waits_for_peer]
-        slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]
-        if len(self.connections) >= self.options.connections:
-            self._report("refused one" if not slow else "cut one")
-            if not slow:
-                return False
-            waiting.remove(self._cut_one_of(slow))
-        while slow and len(waiting) >= self.options.waiting:
-            cut = self._cut_one_of(slow)
-            waiting.remove(cut)
-        return True
-
-    def _cut_one_of(self, waiting: list[_Connection]) -> _Connection:
-        """The oldest connection of the place that has the most; authenticated ones come last. So many clients at one
-        address, or in one network of IPv6, cut off only each other.
+        new that their first request may still come.
         """
-        crowds = Counter(connection.place for connection in waiting)
-        cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.place]))
-        waiting.remove(cut)
+        while True:
+            waiting = [connection for connection in self.connections if connection.waits_for_peer]
+            is_full = len(self.connections) >= self.options.connections
+            if not is_full and len(waiting) < self.options.waiting:
+                return True
+            replaceable = _replaceable(waiting)
+            if is_full:
+                self._report("cut one" if replaceable else "refused one")
+            if not replaceable:
+                return not is_full
+            self._cut_one_of(replaceable)
+
+    def _cut_one_of(self, replaceable: list[_Connection]) -> None:
+        """The oldest connection of the place that has the most. So many clients at one address, or in one network of IPv6,
+        cut off only each other.
+        """
+        crowds = Counter(connection.place for connection in replaceable)
+        cut = max(replaceable, key=lambda connection: crowds[connection.place])
         self.connections.pop(cut, None)
         cut.abort()
-        return cut
 
     def _report(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
@@ -149,6 +147,14 @@ class HttpServer:
         for connection in list(self.connections):
             connection.ping_or_cut()
         self._ping_in(seconds)
+
+
+def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
+    """Those of the connections that wait for their peers which may be closed for another one. Requests that were accepted,
+    and wait for the rest of their bodies, give way only to each other.
+    """
+    strangers = [connection for connection in waiting if not connection.takes_body]
+    return [connection for connection in strangers if not connection.is_new] if strangers else waiting
 
 
 class _Connection(asyncio.Protocol):
@@ -169,7 +175,8 @@ class _Connection(asyncio.Protocol):
         self.send_framed: Callable[[bytes], None] = _dropped
         """The transport's own ``write`` while the WebSocket is open: a direct call, as it sends most bytes of a broadcast."""
         self.address = self.place = ""
-        self.made_at = asyncio.get_running_loop().time()
+        self._made_at = asyncio.get_running_loop().time()
+        self._has_asked = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
 
@@ -240,6 +247,11 @@ class _Connection(asyncio.Protocol):
     def waits_for_peer(self) -> bool:
         """Whether the next step is the peer's, which may never take it."""
         return self._http.waits_for_peer
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its first request may still be on its way (``GRACE_SECONDS``)."""
+        return not self._has_asked and asyncio.get_running_loop().time() - self._made_at < GRACE_SECONDS
 
     @property
     def takes_body(self) -> bool:
@@ -354,6 +366,7 @@ class _Connection(asyncio.Protocol):
                     peer.closed(code)
 
     def _decide(self, asked: RequestHead) -> None:
+        self._has_asked = True
         app, head = self._server.app, structs.replace(asked.head, peer=self.address)
         refusal = app.admit(head, asked.upgrade)
         if refusal is not None:

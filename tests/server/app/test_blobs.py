@@ -218,7 +218,7 @@ async def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_
     blobs = Blobs(tmp_path / "blobs")
     await blobs.put("secret", 0, b"x", True)
     assert (tmp_path / "blobs").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "blobs" / "secret").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "blobs" / "0").stat().st_mode & 0o777 == 0o600
     Blobs(tmp_path / "blobs")
     assert list((tmp_path / "blobs").iterdir()) == []
 

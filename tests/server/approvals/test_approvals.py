@@ -185,6 +185,8 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
     plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
     async with serving(tmp_path / "data") as server:
         project = await server.project(phone)
+        (server.root / "one" / "README.md").symlink_to(tmp_path / ".bashrc")
+        (server.root / "one" / "vendor").symlink_to(tmp_path / "work")
         process = await server.running(phone, project)
         content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
         for given, targets in (

@@ -211,10 +211,10 @@ async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypat
         many(server, SOMEWHERE),
     ):
         for _ in range(5):
-            assert (await status(server, SOMEWHERE, "wrong"))[0] == 503
+            assert (await status(server, SOMEWHERE, OWNER))[0] == 503
         assert len(events(server.data, "refused")) == 1
         clock.time += 30
-        await status(server, SOMEWHERE, "wrong")
+        await status(server, SOMEWHERE, OWNER)
         assert len(events(server.data, "refused")) == 2
 
 

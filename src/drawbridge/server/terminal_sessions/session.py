@@ -136,7 +136,7 @@ class TerminalSession(Session):
         self._pids: dict[int, None] = {}
         """The processes that have the conversation open: ``claude --continue`` in a second terminal opens the same one."""
         self._reporting: int | None = None
-        """The process whose hook reports something at this moment."""
+        """The process whose hook has reported last."""
         self.ended = False
         self.in_background = facts.background
         """The agent's daemon hosts it; it has no terminal of its own."""
@@ -384,6 +384,7 @@ class TerminalSession(Session):
 
     def leave(self, pid: int | None) -> None:
         """A process has ended, or has closed the conversation; another terminal may have it open."""
+        self._reporting = pid
         others = self._others(pid)
         if pid is None or not others:
             self.end()
@@ -493,9 +494,12 @@ class TerminalSession(Session):
         self.store.record(finished, quiet=quiet)
 
     def _main_stopped(self) -> None:
-        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
+        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves, and so does
+        the agent of another terminal that has the same conversation open.
+        """
         for approval in self.approvals:
-            if approval.request.asked_by is None:
+            asker = self.approvals.surfaces(approval)[0].pid
+            if approval.request.asked_by is None and asker not in self._others(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self.terminal_only.continued(None)
         self.outcomes.main_stopped()

@@ -6,6 +6,8 @@ local M = {}
 
 local COLOURS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
+local BORDER = 2 -- cells of both sides
+local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice of what waits, which may be below
 
@@ -36,9 +38,9 @@ local function terminals()
   return found
 end
 
---- A corner of the editor for a box of that size, border included: its anchor, row and column. The bottom right one, unless a
---- terminal is there. `aside`: rows to leave free.
-local function corner(rows, columns, height, width, aside)
+--- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. nil if each has
+--- one, unless `anyway`. `aside`: rows to leave free.
+local function corner(rows, columns, height, width, aside, anyway)
   local top = 0
   if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then
     top = 1
@@ -58,32 +60,63 @@ local function corner(rows, columns, height, width, aside)
       is_free = is_free and (apart or first_column >= area[4] or first_column + width <= area[3])
     end
     if is_free then
-      return unpack(one)
+      return one
     end
   end
-  return unpack(corners[2])
+  return anyway and corners[2] or nil
 end
 
-local function place(lines, window, above)
-  local columns = window and vim.api.nvim_win_get_width(window) or vim.o.columns
-  local rows = window and vim.api.nvim_win_get_height(window) or (vim.o.lines - vim.o.cmdheight - 1)
-  local shown = fitted(lines, math.max(columns - 6, 10))
-  local width = 1
+--- `lines` wrapped, and the columns that they take with their edges.
+local function wrapped(lines, limit)
+  local shown, width = fitted(lines, limit), 1
   for _, line in ipairs(shown) do
     width = math.max(width, vim.fn.strdisplaywidth(line))
   end
-  width = width + 2 * EDGE
-  local anchor, row, column = 'SE', math.max(rows - (above or 0), 0), columns
-  if not window then
-    anchor, row, column = corner(rows, columns, #shown + 2, width + 2, above or 0)
+  return shown, width + 2 * EDGE
+end
+
+--- The widths that a text in the editor may have: the first is the largest, the others are those beside a terminal.
+local function limits(columns)
+  local around = 2 * EDGE + BORDER
+  local found = { math.max(columns - around - 2, 10) }
+  for _, area in ipairs(terminals()) do
+    for _, free in ipairs({ columns - area[4], area[3] }) do
+      if free - around >= NARROWEST then
+        table.insert(found, free - around)
+      end
+    end
+  end
+  return found
+end
+
+local function in_editor(lines, above)
+  local columns, rows = vim.o.columns, vim.o.lines - vim.o.cmdheight - 1
+  local possible = limits(columns)
+  for attempt = 1, #possible + 1 do
+    local shown, width = wrapped(lines, possible[attempt] or possible[1])
+    local found = corner(rows, columns, #shown + BORDER, width + BORDER, above, attempt > #possible)
+    if found then
+      return shown, width, found
+    end
+  end
+end
+
+local function place(lines, window, above)
+  local shown, width, at
+  if window then
+    local columns = vim.api.nvim_win_get_width(window)
+    shown, width = wrapped(lines, math.max(columns - 6, 10))
+    at = { 'SE', math.max(vim.api.nvim_win_get_height(window) - (above or 0), 0), columns }
+  else
+    shown, width, at = in_editor(lines, above or 0)
   end
   return shown,
     {
       relative = window and 'win' or 'editor',
       win = window,
-      anchor = anchor,
-      row = row,
-      col = column,
+      anchor = at[1],
+      row = at[2],
+      col = at[3],
       width = width,
       height = #shown,
       style = 'minimal',
@@ -121,9 +154,7 @@ function M.show(lines, window, above)
   local shown, options = place(lines, window, above)
   write(buffer, shown)
   options.noautocmd = true
-  local float = room.away_from_terminal(function()
-    return vim.api.nvim_open_win(buffer, false, options)
-  end)
+  local float = room.open_float(buffer, options)
   vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
   local notice = { float = float }
   notice.resized = vim.api.nvim_create_autocmd('VimResized', {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,19 @@ async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tm
 
 
 TERMINAL = """
-local split = ...
+local split, program = ...
 vim.cmd(split)
-vim.fn.termopen({ 'cat' })
+vim.fn.termopen(program)
 vim.cmd('startinsert')
 """
+
+COUNTS_SIZES = """
+import signal, sys
+signal.signal(signal.SIGWINCH, lambda *_: print("another size", flush=True))
+print("ready", flush=True)
+for line in sys.stdin: pass
+"""
+"""A program in a terminal, which would draw its screen again."""
 
 COVERED = """
 local covered = {}
@@ -98,14 +107,16 @@ return covered
 @pytest.mark.parametrize("split", ["botright vnew", "topleft vnew", "botright new", "topleft new", "tabnew"])
 async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, split: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
-        await rig.person.lua(TERMINAL, split)
+        await rig.person.lua(TERMINAL, split, [sys.executable, "-c", COUNTS_SIZES])
         await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
+        await sees(pane, "ready")
         await asyncio.to_thread(pane.type, "half a")
-        await sees(pane, "half a")
+        before = (await sees(pane, "half a")).count("another size")
         await proposes(rig)
         await sees(pane, r"opens it")
         await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
-        await sees(pane, "Answer in its terminal")
+        after = await sees(pane, "Answer in its terminal")
+        assert after.count("another size") == before
         covered: list[Any] = await rig.person.lua(COVERED)
         if split != "tabnew":
             assert covered == []

@@ -165,9 +165,7 @@ async def test_strangers_never_keep_others_out(rig: ServerRig, monkeypatch: pyte
     assert len(rig.server.connections) <= 4
 
 
-async def test_a_first_request_has_its_time_whoever_else_comes(
-    rig: ServerRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_first_request_has_its_time_whoever_else_comes(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client with a slow connection, beside many that open connections all the time."""
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=4)

@@ -166,6 +166,8 @@ class Dispatch:
             raise scopes.out_of_scope(identity, scopes.RUNS, f"{row.name} with all", "data.all")
         if isinstance(command, commands.Execute | commands.ReviewSubmit):
             self._entrance.count_prompt(identity, client.address)
+        elif row.audit is not None:
+            self._entrance.count_change(identity, client.address)
         if isinstance(command, commands.Execute):
             for index, given in enumerate(command.options.add_dirs):
                 if not identity.sees(_real(given)):

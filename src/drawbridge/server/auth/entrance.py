@@ -51,6 +51,17 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 DENIALS: Final = (30, 1 / 6)
 """Audit lines about refused requests of one device. By flooding the audit log a device could rotate out what it did before."""
 
+CHANGES: Final = (300, 2.0)
+"""Audited commands of one device. With its connections and prompts it writes at most about seven lines a second in the long
+run: it takes a day to rotate out what it did before (ten files of 10 MB).
+"""
+
+CONNECTS: Final = (120, 1.0)
+"""Connections of one device. Each writes two lines into the audit log."""
+
+REFUSALS: Final = (1_000, 1.0)
+"""Audit lines about refused connections, of all addresses together."""
+
 RETRY_SECONDS: Final = 30
 
 logger = logging.getLogger("drawbridge.server")
@@ -99,6 +110,9 @@ class Entrance:
         self._all_wrong_codes = Buckets(*ALL_WRONG_CODES)
         self._prompts = Buckets(limits.prompts, limits.prompts / 60)
         self._denials = Buckets(*DENIALS)
+        self._changes = Buckets(*CHANGES)
+        self._connects = Buckets(*CONNECTS)
+        self._refusals = Buckets(*REFUSALS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: each reason of an address once in a while."""
@@ -181,6 +195,12 @@ class Entrance:
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
+    def count_change(self, identity: Identity, address: str) -> None:
+        """Counts a command that is audited. Raises ``ClientError`` if the device sends too many. The owner's are not counted."""
+        refused = None if identity.device is None else self._changes.take(identity.device, now())
+        if refused is not None:
+            raise self._too_often("commands", refused, address, identity.name)
+
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why a client that has signed in may not stay connected; None if it may."""
         return self._access.refusal_of(identity)
@@ -201,8 +221,10 @@ class Entrance:
         if full is not None:
             if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
                 logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
-                self.note("refused", code=full[0], device=identity.name or None, address=address)
+                self._note_refusal(code=full[0], device=identity.name or None, address=address)
             raise ClientError("RESOURCE_LIMIT", full[1])
+        if identity.device is not None:
+            self._connects.take(identity.device, now())
         self._signed_in[identity.device or OWNER] += 1
 
     def left(self, identity: Identity) -> None:
@@ -216,6 +238,8 @@ class Entrance:
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
+        if device is not None and self._connects.look(device, now()) is not None:
+            return "TOO_MANY_FROM_DEVICE", "This device connects too often. Try again later."
         if all >= self._limits.clients or (
             device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
         ):
@@ -250,7 +274,7 @@ class Entrance:
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", code)
-            self.note("refused", code=code, device=device, address=address)
+            self._note_refusal(code=code, device=device, address=address)
 
     def _device(self, head: Head) -> str | None:
         """The name of the token's device, to log a request that is refused anyway."""
@@ -314,7 +338,7 @@ class Entrance:
             self._failures.take(key, now())
             device = (error.details or {}).get("device")
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", error.code)
-            self.note("refused", code=error.code, device=device, address=address)
+            self._note_refusal(code=error.code, device=device, address=address)
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
@@ -324,6 +348,14 @@ class Entrance:
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Nothing was done; try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
+
+    def _note_refusal(self, **fields: Any) -> None:
+        refused = self._refusals.take("", now())
+        if refused is None:
+            self.note("refused", **fields)
+        elif refused.first:
+            logger.warning("connections from very many addresses are refused: further ones are not logged for now")
+            self.note("limited", what="refusals")
 
     def note(self, event: str, **fields: Any) -> None:
         """Writes a line into the audit log."""

@@ -16,6 +16,8 @@ from .rig import Browser, Person
 CARD = ".approval"
 CURRENT = ".approval.current"
 ACCEPT = f"{CURRENT} footer .yes"
+ACCEPTS = f"{CURRENT} footer .yes.accepts"
+READS = f"{CURRENT} footer .reads"
 PHONE = {"width": 390, "height": 844}
 
 OPEN = "document.querySelectorAll('.approval').length === {}"
@@ -87,6 +89,16 @@ def stays(person: Person, count: int) -> None:
 
 
 # Keys.
+
+
+def reads_all(person: Person) -> int:
+    """Presses what leads on until all was in sight; how often."""
+    for count in range(200):
+        person.until(f"document.querySelector({json.dumps(READS)}) || document.querySelector({json.dumps(ACCEPTS)})")
+        if not person.reads(READS):
+            return count
+        person.runs(f"document.querySelector({json.dumps(READS)})?.click()")
+    raise AssertionError("there is no end")
 
 
 @pytest.mark.thorough
@@ -296,6 +308,7 @@ def test_a_cut_text_must_be_opened_before_accepting(browser: Browser, address: s
         stays(person, 1)
         person.clicks(f"{CARD} button.must")
         person.until("document.querySelector('.approval').innerText.includes('tail')")
+        assert reads_all(person) > 1
         person.clicks(ACCEPT)
         assert answers(person)[0]["behavior"] == "allow"
 

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from .rig import Browser, Person
-from .test_approving import CARD, CURRENT, answers, asks, bash, edit, write
+from .test_approving import ACCEPTS, CARD, CURRENT, READS, answers, asks, bash, edit, reads_all, write
 
-READS = f"{CURRENT} footer .reads"
-ACCEPTS = f"{CURRENT} footer .yes.accepts"
 UNSEEN = f"{CURRENT} footer .unseen"
 SMALL = {"width": 375, "height": 667}
 SIDEWAYS = {"width": 667, "height": 375}
@@ -74,16 +72,6 @@ def sends(person: Person, *calls: dict[str, Any]) -> None:
     person.fills("#prompt", "/calls " + json.dumps(calls))
     person.clicks(".composer .yes")
     person.until(f"document.querySelectorAll('{CARD}').length === {len(calls)}")
-
-
-def reads_all(person: Person) -> int:
-    """Presses what leads on until all was in sight; how often."""
-    for count in range(200):
-        person.until(f"document.querySelector({json.dumps(READS)}) || document.querySelector({json.dumps(ACCEPTS)})")
-        if not person.reads(READS):
-            return count
-        person.runs(f"document.querySelector({json.dumps(READS)})?.click()")
-    raise AssertionError("there is no end")
 
 
 def accepted(person: Person) -> list[dict[str, Any]]:
@@ -221,7 +209,7 @@ def acts(random: Random, person: Person) -> None:
             person.presses(random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape"]))
         case 6 | 7:
             by = random.choice([-500, -100, 60, 200, 400, 900, 5000])
-            person.runs(f"document.querySelector('.scroller').scrollBy(0, {by})")
+            person.runs(f"document.querySelector('.scroller')?.scrollBy(0, {by})")
         case 8:
             width, height = random.choice(SCREENS)
             person("resize", width=width, height=height)

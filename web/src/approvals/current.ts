@@ -202,10 +202,14 @@ export class Current<Card extends Decidable> {
     return this.card ? this._sees(this.card, covering()) : false;
   }
 
+  /** Whether all of the card was in sight, and as much of it as there is room for is in sight now. */
   _sees(card: Card, covers: readonly DOMRect[]) {
-    const sees = card.sight.look(...this._places(card, covers));
+    const places = this._places(card, covers);
+    const sees = card.sight.look(...places);
     if (!document.hidden) card.looked(sees);
-    return sees;
+    const [{ top, bottom }, view] = places;
+    const fits = bottom - top <= view.bottom - view.top;
+    return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
 
   /** Whether any of the card is on the screen. */

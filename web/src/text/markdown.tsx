@@ -15,7 +15,7 @@ import { Parts, scrolls } from './plain.tsx';
 /** Opens a file of the project, at a line where one was named. */
 export type OpenFile = (path: string, line?: number) => void;
 
-/** @property whole the addresses of links are drawn as well */
+/** @property whole what is usually not drawn is drawn as well: addresses of links, definitions, all of a language's name */
 type World = { openFile?: OpenFile; live?: boolean; whole?: boolean };
 
 /** Characters that are drawn in one go; more are drawn a frame each. */
@@ -63,6 +63,9 @@ class Block extends Component<World & { token: Token }> {
   }
 }
 
+/** The words behind the language's name are for programs. */
+const languageOf = (info: string, { whole }: World) => (whole ? info : (/^[\w+#.-]*/.exec(info)?.[0] ?? ''));
+
 const all = (tokens: Token[] | undefined, world: World) => (tokens ?? []).map((token) => block(token, world));
 
 function block(token: Tokens.Generic, world: World): ComponentChildren {
@@ -70,11 +73,11 @@ function block(token: Tokens.Generic, world: World): ComponentChildren {
     case 'space':
       return null;
     case 'def':
-      return (
+      return world.whole ? (
         <p class="hint">
           <Text>{token.raw.trim()}</Text>
         </p>
-      );
+      ) : null;
     case 'heading': {
       // Below the page's own headings; a message that begins with a lower one would skip a level.
       const Heading = `h${Math.min(6, Math.max(3, token.depth))}` as 'h3';
@@ -83,7 +86,7 @@ function block(token: Tokens.Generic, world: World): ComponentChildren {
     case 'hr':
       return <hr />;
     case 'code':
-      return <CodeBlock text={token.text} language={token.lang ?? ''} live={world.live} />;
+      return <CodeBlock text={token.text} language={languageOf(token.lang ?? '', world)} live={world.live} />;
     case 'blockquote':
       return <blockquote>{all(token.tokens, world)}</blockquote>;
     case 'list':

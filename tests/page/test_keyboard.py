@@ -27,6 +27,9 @@ pytestmark = pytest.mark.thorough
 
 SIZE = {"width": 1440, "height": 900}
 MENU = "[aria-label='Session menu']"
+NO_DIALOG = "!document.querySelector('dialog')"
+"""The page has noticed that its dialog was closed. Until then the key that opens it again has no effect."""
+
 IN_DIALOG = "document.activeElement.closest('dialog') !== null"
 
 
@@ -257,7 +260,7 @@ def test_settings_are_changed_by_the_keyboard(browser: Browser, address: str) ->
                 person.until(at(".pair-code"))
                 presses_until(person, "Tab", named("Done"))
             person.presses(key)
-            person.loses("dialog[open]")
+            person.until(NO_DIALOG)
             person.until(named("Pair a device"))
 
 
@@ -320,7 +323,7 @@ async def test_sessions_are_managed_by_the_keyboard(
         person.presses("Enter")
         confirms(person, "Remove")
         person.loses(".side .session", "The second one")
-        person.loses("dialog[open]")
+        person.until(NO_DIALOG)
         person.until("document.activeElement.closest('.side .projects') !== null")
 
         presses_until(person, "Tab", at(MENU))
@@ -357,7 +360,7 @@ def test_a_run_is_undone_by_the_keyboard(browser: Browser, address: str, directo
         person.presses("Enter")
         person.until(IN_DIALOG)
         person.presses("Escape")
-        person.loses("dialog[open]")
+        person.until(NO_DIALOG)
         person.until(named("Undo changes…"))
         person.presses("Enter")
         person.until(IN_DIALOG)

@@ -23,6 +23,12 @@ EDIT_DIALOG = r"Do you want to (make this edit|create|overwrite)"
 TOOL_DIALOG = "Do you want to proceed"
 YES, NO = "1", "3"
 
+DIALOG_SETTLES = 0.6
+"""Seconds in which a dialog of the CLI ignores keys (2.1.329: half a second)."""
+
+ANSWER_IS_SEEN = 5.0
+"""Seconds after which a key was ignored, if the dialog is still there."""
+
 PLACES = ("PATH", "HOME", "TMPDIR", "CLAUDE_CONFIG_DIR")
 QUIET = {
     "DISABLE_AUTOUPDATER": "1",
@@ -98,17 +104,17 @@ class Claude:
 
     def answer_dialog(self, question: str, key: str) -> None:
         """Answer a dialog of the CLI. It ignores keys for half a second, so that a key meant for something else does not
-        decide."""
+        decide. A key that comes after its answer would be typed into the prompt box: pressed again only after some seconds."""
         self.pane.wait_for(question)
-        pressed_at = 0.0
+        press_at = time.monotonic() + DIALOG_SETTLES
 
         def answered() -> bool | None:
-            nonlocal pressed_at
+            nonlocal press_at
             if not re.search(question, self.pane.screen):
                 return True
-            if time.monotonic() - pressed_at > 0.5:
+            if time.monotonic() >= press_at:
                 self.pane.press(key)
-                pressed_at = time.monotonic()
+                press_at = time.monotonic() + ANSWER_IS_SEEN
             return None
 
         try:

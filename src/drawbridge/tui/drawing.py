@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -332,6 +333,10 @@ _PARSER: Final = (
 its letters could make up for others (see ``lacks``)."""
 
 
+_NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
+"""The number of an item of a list: what is drawn counts from the first one."""
+
+
 class _Markdown(Markdown):
     elements = Markdown.elements | {"heading_open": _Heading, "fence": _CodeBlock, "code_block": _CodeBlock}
 
@@ -341,11 +346,12 @@ class _Markdown(Markdown):
         self.parsed = _PARSER.parse(text)
 
     def lacks(self, drawn: str) -> bool:
-        """Whether letters of the source are missing in what was drawn at some width, as in a table that is too wide, in a
-        quote within forty others, in the title of a link, or in the address of an image.
+        """Whether letters or digits of the source are missing in what was drawn at some width, as in a table that is too wide,
+        in a quote within forty others, in the title of a link, or in the address of an image.
         """
         languages = "".join(token.info for token in self.parsed if token.type == "fence" and _is_language(token.info))
-        return bool(_letters(html.unescape(self.markup)) - _letters(drawn) - _letters(languages))
+        source = html.unescape(_NUMBER.sub("", self.markup))
+        return bool(_letters(source) - _letters(drawn) - _letters(languages))
 
 
 def _is_language(info: str) -> bool:
@@ -356,7 +362,7 @@ def _is_language(info: str) -> bool:
 
 
 def _letters(text: str) -> Counter[str]:
-    return Counter(filter(str.isalpha, text))
+    return Counter(filter(str.isalnum, text))
 
 
 def _code(text: str, language: str, theme: Any) -> Syntax:

@@ -131,6 +131,53 @@ async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> 
     assert [run for run, _ in ends(rig)][-1] == second != first
 
 
+async def test_a_run_ends_behind_its_last_text_though_the_run_before_ended_with_the_same(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="One")
+    session.writes(prompt("One"), said("Done."))
+    await session.reports("Stop", last_assistant_message="Done.")
+    second = str(uuid.uuid4())
+    await session.reports("UserPromptSubmit", prompt="Two", prompt_id=second)
+    stops = asyncio.create_task(session.reports("Stop", prompt_id=second, last_assistant_message="Done."))
+    done, _ = await asyncio.wait([stops], timeout=0.2)
+    assert not done
+    session.writes(prompt("Two", promptId=second), said("Done."))
+    await stops
+    assert await told(rig, session) == ["> One", "Done.", "> Two", "Done."]
+    records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    assert records[-1]["message"]["message"]["run_id"] == second
+
+
+async def test_a_run_that_continues_after_its_end_is_another_one(rig: SocketRig) -> None:
+    """Somebody else's hook may make the agent continue when it stops. Reports that come late change nothing."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop")
+    await session.reports("UserPromptSubmit", prompt="Go")
+    assert await state(rig, session) == "finished"
+    await session.reports("PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+    assert await state(rig, session) == "working"
+    await session.reports("Stop")
+    (first, _), (second, _) = ends(rig)
+    assert first == session.turn != second
+    assert await state(rig, session) == "finished"
+
+
+async def test_a_run_that_ended_before_a_restart_does_not_end_again(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"))
+        await session.reports("Stop")
+    async with socket_rig(tmp_path) as rig:
+        await session.at(rig).reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"))
+        await session.reports("Stop")
+        records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+        ended = [one["message"] for one in records if one["message"].get("subtype") == "run_finished"]
+        assert [one["message"]["run_id"] for one in ended].count(session.turn) == 1
+
+
 async def test_a_copied_conversation_is_not_taken_for_new_runs(rig: SocketRig) -> None:
     """A fork's file is written with the first new prompt, when its hook has reported already."""
     session = Session(rig)

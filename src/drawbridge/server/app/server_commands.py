@@ -106,9 +106,8 @@ class ServerCommands:
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         identity, token = await self._entrance.by_code(command.code, command.name, client.address)
         if client.identity is None:
-            with contextlib.suppress(
-                ClientError
-            ):  # there are too many: the device has its token, and can connect later
+            # If there are too many, the device has its token, and can connect later.
+            with contextlib.suppress(ClientError):
                 self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)

@@ -196,7 +196,7 @@ class Entrance:
             raise self._too_often("prompts", refused, address, identity.name)
 
     def count_change(self, identity: Identity, address: str) -> None:
-        """Counts a command that is audited. Raises ``ClientError`` if the device sends too many. The owner's are not counted."""
+        """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if a device sends too many."""
         refused = None if identity.device is None else self._changes.take(identity.device, now())
         if refused is not None:
             raise self._too_often("commands", refused, address, identity.name)

@@ -53,7 +53,7 @@ from drawbridge.server.sessions.processes import is_same_process, started_at
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
-from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried
+from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
 from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
@@ -340,7 +340,7 @@ class TerminalSession(Session):
             case "SessionStart" if event.source != "compact":
                 if not self._others(pid):
                     self._over("completed", quiet=True)
-            case "UserPromptSubmit":
+            case "UserPromptSubmit" if event.prompt_id not in self._past:
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
                 self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
@@ -451,7 +451,7 @@ class TerminalSession(Session):
 
     def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
         """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one. ``recorded``: as in
-        ``Turn``.
+        ``Turn``. If the agent continues a turn that was over, that is another run: each ends once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
@@ -459,8 +459,12 @@ class TerminalSession(Session):
             self.turn.process = self._reporting or self.turn.process
             return
         self._finish("completed", quiet=True)
-        self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
+        id = turn if turn and turn not in self._past else f"turn_{uuid.uuid4().hex[:16]}"
+        self.turn = Turn(id, "" if follows else prompt, recorded=recorded)
+        if turn:
+            self.turn.take(turn)
         self.turn.process = self._reporting
+        self.last_text = ""
         self.reviewed.set_run(self.id, self.turn.id)
         session = self.data.memory.session_id
         self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
@@ -615,6 +619,8 @@ class TerminalSession(Session):
         if continues is not None and self.turn is None:
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
         self._carried_turn = self.turn.id if self.turn is not None else ""
+        for run in finished_runs(self.history):
+            self._past[run] = None
         self.ended = not (self.approvals if self.pid is None else lives)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
@@ -771,10 +777,11 @@ class TerminalSession(Session):
             self._keep(self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)
         else:
-            run = entry.turn or entry.uuid
+            run = entry.turn if entry.turn and entry.turn not in self._past else entry.uuid
             self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
+            self._past[run] = None
 
     def add_report(self, line: bytes) -> None:
         """``line``: of the conversation's file, as ``add_entry`` has them interpreted."""

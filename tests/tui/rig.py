@@ -41,6 +41,15 @@ class Person:
     def __init__(self, app: AttachApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
+        self.notices: list[str] = []
+        """What was shown in a corner for some seconds."""
+        notify = app.notify
+
+        def noted(message: str, **how: Any) -> None:
+            self.notices.append(message)
+            notify(message, **how)
+
+        app.notify = noted  # type: ignore[method-assign]
 
     @property
     def screen(self) -> str:
@@ -75,6 +84,10 @@ class Person:
 
     async def sees(self, *words: str) -> None:
         await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
+
+    async def is_notified(self, words: str) -> None:
+        """The notice may be gone before a slow machine has looked at the screen."""
+        await self.comes(lambda: any(words in notice for notice in self.notices), f"the notice {words!r}")
 
     async def loses(self, *words: str) -> None:
         await self.comes(lambda: not any(word in self.screen for word in words), f"{words} going")

@@ -213,7 +213,7 @@ async def test_a_review_follows_what_another_person_decides(server: Server, repo
         await person.sees("LINE 30", "  33   line 33")
         place = row_of(person, "+ LINE 30")
         await decides(server, project, hunks=ids["old.txt"], decision="keep")
-        await is_told(person, "decided about this review.")
+        await person.is_notified("decided about this review.")
         await person.sees("2 files · 3 changes")
         assert current(person) == "poem.txt: LINE 30"
         assert row_of(person, "+ LINE 30") == place
@@ -258,7 +258,7 @@ async def test_a_change_on_disk_is_shown_when_the_person_returns(server: Server,
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))
         person.app.on_app_focus()
-        await is_told(person, "The review has changed.")
+        await person.is_notified("The review has changed.")
         await person.sees("+ A third 5")
     assert (repository / "poem.txt").read_text() == poem(line_5="A third 5", line_30="LINE 30")
 

@@ -184,7 +184,8 @@ class VSCode:
     def _start(self) -> str:
         log = self.directory / "server.log"
         flags = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"]
-        flags += ["--disable-getting-started-override"]
+        # A window whose farewell got lost, as a busy machine loses it, is over after this time; else after three hours.
+        flags += ["--disable-getting-started-override", "--reconnection-grace-time", "15"]
         with log.open("wb") as out:
             process = subprocess.Popen(
                 self._command(*flags), env=self._environment, stdout=out, stderr=out, start_new_session=True

@@ -96,7 +96,7 @@ function ReadOn({ card }: CardProps) {
       {lines && (
         <Button
           label={card.busy ? 'Sending…' : `Accept without reading ${lines}`}
-          class="quiet accepts unseen moved"
+          class="quiet accepts skips moved"
           disabled={card.busy}
           onClick={single(() => card.accept(false, true))}
         />

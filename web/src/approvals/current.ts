@@ -147,11 +147,11 @@ export class Current<Card extends Decidable> {
     this._buttons.clear();
   }
 
-  /** Brings the first part of the card that has not been in sight into view. */
+  /** Brings the first part of the card that has not been in sight into view. It is in sight once the next frame is drawn. */
   readOn(card: Card) {
     const [{ top }, view, head] = this._places(card, []);
     this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
-    this.look();
+    requestAnimationFrame(() => this.look());
   }
 
   /** A click or a tap: a person who clicks into a text may type next. A scroll bar is not a text. */

@@ -26,7 +26,7 @@ from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
@@ -107,6 +107,7 @@ class Core:
 
     async def open(self) -> None:
         await asyncio.to_thread(self.context.running.end_leftovers)
+        await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
         for project in self.projects:
             project.continuing.look()

@@ -213,6 +213,18 @@ def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str
     assert (always.text, always.suggestion, always.saved_in) == (text, 0, saved_in)
 
 
+def test_a_directory_that_the_agent_has_anyway_is_not_offered() -> None:
+    """Claude Code suggests the project's own directory for `touch x`, and asks again the next time (2.1.329)."""
+
+    def offered(*paths: str) -> list[str]:
+        suggestion = {"type": "addDirectories", "directories": paths, "destination": "session"}
+        return [one.text for one in said("Bash", {"command": "touch x"}, suggestions=[suggestion]).always]
+
+    assert offered(ROOT) == offered(f"{ROOT}/", f"{ROOT}/src") == []
+    assert offered(ROOT, "/srv") == [f"Always allow the folders `{ROOT}` and `/srv` this session"]
+    assert offered(f"{ROOT}2") == [f"Always allow the folder `{ROOT}2` this session"]
+
+
 def test_always_names_the_one_option_of_acp() -> None:
     options = [
         {"optionId": "once", "kind": "allow_once"},

@@ -25,7 +25,11 @@ export function Answers({ card, version }: CardProps) {
   if (mode === 'edit')
     return (
       <footer>
-        {isUnopened ? <Unread /> : isUnseen && <p class="hint unopened">Scroll through all of it before you accept.</p>}
+        {isUnopened && <Unread />}
+        {!isUnopened && isUnseen && card.text !== undefined && (
+          <p class="hint unopened">Scroll through all of it before you accept.</p>
+        )}
+        {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
         <Button
           label={disabled ? 'Sending…' : 'Accept edited version'}
           icon="check"
@@ -83,7 +87,7 @@ const Unread = () => <p class="hint unopened">Show the whole request before you 
 /** In the place of Accept until all of the request has been in sight. */
 function ReadOn({ card }: CardProps) {
   const { unread } = card;
-  const lines = unread.value === undefined ? '' : counted(unread.value, 'line');
+  const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
       <Button

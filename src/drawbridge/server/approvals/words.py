@@ -129,7 +129,7 @@ def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -
         kind,
         _title(request, given, kind, catalog.label(agent), [_shown(path, root) for path in paths]),
         tuple(_risks(given, kind, paths, root, resolve, is_acp=is_acp))[:MOST_RISKS],
-        _always(request.suggestions),
+        _always(request.suggestions, resolve(root), resolve),
         _editable(request.tool_name, given) if request.changeable else (),
         SUMMARIES.get(kind) or f"Use {_tool(request.tool_name)}",
     )
@@ -229,19 +229,28 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, value in given.items() if isinstance(value, str))[:50]
 
 
-def _always(suggestions: msgspec.Raw) -> tuple[Always, ...]:
-    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or by an option of ACP."""
+def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
+    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or by an option of ACP. Directories
+    in ``root`` change nothing: the agent has them anyway, and would ask again.
+    """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ()
-    numbered = list(enumerate(offered))
+    numbered = [(number, one) for number, one in enumerate(offered) if not _is_known_directory(one, root, resolve)]
     options = [(number, one) for number, one in numbered if "optionId" in one]
     if options:
         return _of_options(options)
     # As the agent's driver remembers them: a mode, which covers far more than this call, only if nothing else is suggested.
     narrow = [(number, one) for number, one in numbered if one.get("type") != "setMode"] or numbered
     return tuple(Always(text, number, saved_in=file) for number, one in narrow for text, file in [_suggestion(one)])
+
+
+def _is_known_directory(suggestion: Mapping[str, Any], root: str, resolve: Resolve) -> bool:
+    match suggestion:
+        case {"type": "addDirectories", "directories": [*paths]} if all(isinstance(path, str) for path in paths):
+            return all(path == root or path.startswith(f"{root}/") for path in map(resolve, paths))
+    return False
 
 
 def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]:

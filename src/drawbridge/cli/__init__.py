@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="`drawbridge help COMMAND` describes a command.",
     )
     everything.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    commands = everything.add_subparsers(dest="command", metavar="COMMAND")
+    commands = everything.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     aliases = {name: [alias for alias, meant in ALIASES.items() if meant == name] for name in COMMANDS}
     for name in COMMANDS:
         command = module(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -28,15 +30,21 @@ IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"
 RULE = "─" * 30
 
 BOX = f"""
-import sys, termios, time, tty
-fd = sys.stdin.fileno()
-tty.setraw(fd)
+import signal, sys, termios, time, tty
+tty.setraw(sys.stdin.fileno())
 text, dialog, pressed = "", False, ""
-while True:
+def draw():
     words = "{RULE}\\r\\n❯ " + text + " \\b\\r\\n{RULE}\\r\\n  ? for help"
     if dialog:
         words = "Do you want to make this edit?\\r\\n❯ 1. Yes\\r\\n  2. No\\r\\npressed: " + pressed
     print("\\033[2J\\033[H" + words, end="", flush=True)
+def asks(*_):
+    global dialog
+    dialog = True
+    draw()
+signal.signal(signal.SIGUSR1, asks)
+while True:
+    draw()
     key = sys.stdin.read(1)
     if key == "\\x04":
         dialog = not dialog
@@ -53,7 +61,7 @@ while True:
         text += key
 """
 """A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again. So does the prompt "slowly",
-after half a second with its text still there, as on a busy machine."""
+after half a second with its text still there, as on a busy machine; and SIGUSR1, while nobody types."""
 
 
 async def in_terminal(rig: Workstation, *command: str) -> None:
@@ -103,7 +111,7 @@ async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tm
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt")
         await rig.person.lua(HOLD)
-        await presses(pane, "C-d")
+        os.kill(await rig.person.lua("return vim.b.terminal_job_pid"), signal.SIGUSR1)
         await rig.person.until(ON_SCREEN)
         await types(pane, "1\r")
         await rig.person.until("return _G.typed >= 2")

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.errors import CallerError, DrawbridgeError
 
 COMMANDS: Final = (
     "ide",
@@ -75,7 +75,9 @@ def _main(given: list[str]) -> int:
     try:
         return int(command.run(chosen))
     except DrawbridgeError as error:
-        print(f"drawbridge {given[0]}: {error}", file=sys.stderr)
+        # A wrong argument needs no page of the documentation.
+        code = "" if isinstance(error, CallerError) else f" [{error.code}]"
+        print(f"drawbridge {given[0]}: {error}{code}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would change the exit code

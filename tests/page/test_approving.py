@@ -493,14 +493,16 @@ def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
         "<div>\nzebra\n</div>\n\n<!-- yankee -->\n\nwith <b title='xray'>tags</b>\n\n[1]: /x 'whisky'\n\n"
         "[a link](https://example.org/terra 'victor') ![uniform](/tango.png 'sierra')\n\n```sh romeo\nquebec\n```\n\n"
         "| a | b |\n|---|---|\n| 1 | 2 | november |\n\n" + ">" * 60 + " mike\n\n"
+        "| a | b |\n|---|---|\n| 1 | 2 | 8080 |\n\n1. first\n1. second\n"
     )
     words = ["zebra", "yankee", "xray", "whisky", "terra", "victor", "uniform", "tango", "sierra", "romeo", "quebec"]
-    words += ["november", "mike"]
+    words += ["november", "mike", "8080"]
     with browser.person(address) as person:
         asks(person, {"name": "ExitPlanMode", "input": {"plan": plan}})
         person.sees(f"{CARD} .plan .raw", "november")
         [card] = person.reads(CARD)
         assert [word for word in words if word not in card] == []
+        assert person.runs(f"document.querySelectorAll('{CARD} .plan ol li').length") == 2  # it is a list, not raw text
 
 
 def test_a_letter_does_not_accept_what_only_looks_like_a_change(

@@ -43,17 +43,20 @@ export function Plan({ text, comments }: { text: string; comments?: Comments }) 
   );
 }
 
-/** Whether letters of a block's source are missing in what is drawn of it. */
+/** The number of an item of a list: what is drawn counts from the first one. */
+const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
+
+/** Whether letters or digits of a block's source are missing in what is drawn of it. */
 function lacks(source: string, drawn: HTMLElement) {
   const left = new Map<string, number>();
   const count = (text: string, by: number) => {
-    for (const letter of text.match(/\p{L}/gu) ?? []) left.set(letter, (left.get(letter) ?? 0) + by);
+    for (const letter of text.match(/[\p{L}\p{N}]/gu) ?? []) left.set(letter, (left.get(letter) ?? 0) + by);
   };
   const texts = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT);
   while (texts.nextNode())
     if (!texts.currentNode.parentElement?.closest('button:not(.file-link)'))
       count(texts.currentNode.nodeValue ?? '', 1);
-  count(decoded(source), -1);
+  count(decoded(source.replace(NUMBER, '')), -1);
   for (const box of drawn.querySelectorAll<HTMLInputElement>('input[type=checkbox]')) if (box.checked) count('x', 1);
   return [...left.values()].some((number) => number < 0);
 }

@@ -120,9 +120,12 @@ end
 
 --- Gives both sides the same room. Neovim takes it from one of them when its screen becomes smaller.
 local function share_room(entry)
-  local proposed, old = entry.windows.proposed, entry.windows.old
-  local here = vim.api.nvim_get_current_tabpage()
-  if not old or vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
+  local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
+  local proposed, old = windows.proposed, windows.old
+  if not old or not vim.api.nvim_win_is_valid(proposed) or not vim.api.nvim_win_is_valid(old) then
+    return -- the person is closing them
+  end
+  if vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
     return
   end
   local is_beside = vim.api.nvim_win_get_position(proposed)[1] == vim.api.nvim_win_get_position(old)[1]

@@ -67,6 +67,16 @@ async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tm
         assert await rig.decided() == Accepted(NEW)
 
 
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_tab_page_that_is_closed_is_not_given_room(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, _):
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        await rig.person.types(":tabclose<CR>")
+        assert await rig.decided() == Rejected()
+        assert "Error" not in await rig.person.lua("return vim.fn.execute('messages')")
+
+
 TERMINAL = """
 local split, program = ...
 vim.cmd(split)

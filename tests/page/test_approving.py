@@ -562,7 +562,7 @@ def test_the_history_shows_what_was_accepted(browser: Browser, address: str, dir
         person.readies_keys()
         person.presses("e")
         person.edits("# Notes\n\nMine alone.\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.clicks(".settled-line summary:has-text('Accepted with your edits')")
         person.sees(".settled-line .line.added", "Mine alone.")
         person("reload")

@@ -65,7 +65,7 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
                     person.readies_keys()
                     person.presses("e")
                     person.edits("by a phone\n")
-                    person.clicks("text=Accept edited version")
+                    person.accepts_edited()
                     person.sees(".settled-line", "Accepted with your edits")
         await owner.receive("update", "run_finished")
     assert (directory / "notes.md").read_text() == "by a phone\n"

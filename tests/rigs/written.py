@@ -7,5 +7,5 @@ from typing import IO, Any
 
 
 def written(file: IO[Any]) -> str:
-    """All of it, without moving the file's position: the program shares that, and would write its next line in another place."""
+    """All of it, without moving the file's position: the program shares that, and would write its next line elsewhere."""
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode()

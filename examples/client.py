@@ -65,9 +65,11 @@ class Client:
             return
         given, answer = question["input"], {"decision": "deny"}
         if question.get("kind") == "question":
-            answers = {one["question"]: await self.read(f"{one['question']} ") for one in given["questions"]}
+            answers = {one["question"]: await self.read(f"{json.dumps(one, indent=2)}\n") for one in given["questions"]}
             answer = {"decision": "allow", "updated_input": {**given, "answers": answers}}
-        elif (await self.read(f"{question['tool_name']} {json.dumps(given, indent=2)}\n[y/n] ")).startswith("y"):
+        elif (
+            (await self.read(f"{question['tool_name']} {json.dumps(given, indent=2)}\n[y/n] ")).lower().startswith("y")
+        ):
             answer = {"decision": "allow"}
         self.answered.add(question["approval_id"])
         await self.send("permission_response", approval_id=question["approval_id"], **answer)

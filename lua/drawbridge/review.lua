@@ -178,12 +178,14 @@ local function closed(entry, window)
   if entry.decided then
     return
   end
-  local accepted = consent.wrote(entry.proposed) and writing_accepts() and view.is_readable(entry)
+  local is_readable = view.is_readable(entry)
+  local meant = consent.wrote(entry.proposed) and writing_accepts()
+  local accepted = meant and is_readable
   -- A person who closes another window of the view may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then
-    local why = aside and '; one of its windows was closed' or ''
+    local why = aside and '; one of its windows was closed' or meant and '; its window was too small to show it' or ''
     require('drawbridge.message').report(('rejected: %s%s'):format(entry.name, why), 'info', aside)
   end
 end
@@ -196,7 +198,7 @@ local function written_by_command(entry)
       say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
     end
   elseif not view.is_readable(entry) then
-    say('not accepted: the window of the proposal is too small to read it')
+    say('not accepted: the window of the proposal is too small to show it')
   elseif not writing_accepts() then
     say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
   else
@@ -210,14 +212,18 @@ local show, wait_for_turn
 --- those for a dialog of the agent: Enter would accept there what the person has not seen.
 local function settle(entry)
   local place = entry.place
-  local from_terminal = place.in_terminal and not draft.is_answering(vim.api.nvim_win_get_buf(place.window))
+  local function is_for_prompt() -- the dialog may appear while the first keys are waited for
+    local is_there = place.in_terminal and vim.api.nvim_win_is_valid(place.window)
+    return is_there and not draft.is_answering(vim.api.nvim_win_get_buf(place.window))
+  end
+  local from_terminal = is_for_prompt()
   local keys = settling.wait(function()
     return entry.windows ~= nil and not entry.decided
   end, from_terminal)
   entry.settling = nil
   if #keys == 0 then
     return
-  elseif not from_terminal then
+  elseif not from_terminal or not is_for_prompt() then
     return say('keys typed while the proposal opened were ignored')
   end
   local terminal = entry.place.window
@@ -358,7 +364,7 @@ function M.accept()
   elseif not entry.windows then
     M.open()
   elseif not view.is_readable(entry) then
-    answer(':DrawbridgeAccept: the window of the proposal is too small to read it')
+    answer(':DrawbridgeAccept: the window of the proposal is too small to show it')
   else
     decide(entry, true)
     return true

@@ -61,7 +61,7 @@ async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tm
         if accept == ":x<CR>":
             assert await rig.decided() == Rejected()
             return
-        await sees(pane, "too small to read")
+        await sees(pane, "too small to show it")
         assert rig.decisions == []
         await rig.person.types(":vertical resize 40<CR>:w<CR>")
         assert await rig.decided() == Accepted(NEW)

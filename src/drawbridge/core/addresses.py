@@ -1,4 +1,4 @@
-"""Who counts as one peer among many addresses. Pure."""
+"""Which addresses count as one peer. Pure."""
 
 from __future__ import annotations
 

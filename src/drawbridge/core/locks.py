@@ -1,4 +1,4 @@
-"""A lock for which somebody waits who should not."""
+"""A lock that lets urgent callers go first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 
 class UrgentLock:
-    """One holder at a time, in the order of their arrival; but who is urgent goes before all others that wait."""
+    """One holder at a time, in the order of their arrival; urgent ones go first."""
 
     def __init__(self) -> None:
         self._held = False
@@ -37,7 +37,8 @@ class UrgentLock:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                queue.remove(turn)
+                with contextlib.suppress(ValueError):  # the holder has seen that it was cancelled
+                    queue.remove(turn)
             else:
                 self._release()  # it was its turn at that moment
             raise

@@ -188,6 +188,7 @@ class _Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
         self.place = place(self.address)
+        self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake has taken its time before
         if not self._server.make_room():
             transport.abort()
             return

@@ -69,6 +69,7 @@ export class ApprovalCard {
   _version = 0;
   /** A kept draft is being restored: it must not take the focus. */
   isRestored = true;
+  _isEditorSeen = false;
   /** The answer has arrived. */
   _isSent = false;
   _counting: ReturnType<typeof setTimeout> | undefined;
@@ -157,16 +158,39 @@ export class ApprovalCard {
    */
   looked(isInSight: boolean) {
     if (this.isSeen.peek() || this.answered || !this.isWhole) return;
-    const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
-    this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
-    if (!isInSight) return;
+    if (this.mode === 'edit') this._lookedAtEdit(isInSight);
+    else {
+      const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
+      const before = this.unread.peek();
+      this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
+      // The button that has appeared settles.
+      if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
+      if (isInSight) this._isRead(this.isSeen);
+    }
+  }
+
+  /** What was in sight is the person's version: what the agent has asked for may still be unread. */
+  _lookedAtEdit(isInSight: boolean) {
+    if (this.isEditSeen.peek()) return;
+    const host = this.element.querySelector('.editor-host');
+    if (!host) {
+      if (isInSight) this._isRead(this.isEditSeen);
+      return;
+    }
     // An editor of a file scrolls by itself, and reports what of it was in sight.
-    if (proposed || !this.element.querySelector('.editor-host, .proposed[hidden]')) this._isRead();
+    const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
+    if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
+  }
+
+  /** The editor of a file has shown all lines that differ. */
+  editorSeen() {
+    this._isEditorSeen = true;
+    this.world.look();
   }
 
   /** All has been in sight. */
-  _isRead() {
-    this.isSeen.value = true;
+  _isRead(what: Signal<boolean>) {
+    what.value = true;
     const { activeElement } = document;
     const isReading = activeElement?.matches('.reads') && this.element.contains(activeElement);
     this._draw();
@@ -208,6 +232,10 @@ export class ApprovalCard {
   /** Sends the answers to the agent's questions. */
   submit() {
     if (!this.questions || isChoiceCut(this.element, this.questions)) return;
+    if (!this.isWhole) {
+      this.questions.problem.value = 'Show the whole request before you answer.';
+      return;
+    }
     const input = this.questions.submit();
     if (input && this.canAnswer) void this._give({ allow: true, input });
   }
@@ -220,7 +248,7 @@ export class ApprovalCard {
   edit() {
     if (!this.canEdit) return;
     this.mode = 'edit';
-    this.isEditSeen.value = false;
+    this.isEditSeen.value = this._isEditorSeen = false;
     const { editable, request } = this;
     if (!editable.length) this.text ??= this.proposed;
     else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));

@@ -121,7 +121,9 @@ export class Current<Card extends Decidable> {
     scroller.addEventListener('scroll', () => this.look(), { passive: true });
     this._resized = new ResizeObserver(() => this.look());
     this._resized.observe(scroller);
-    for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._zoomed);
+    for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
+    document.addEventListener('visibilitychange', this._changed);
+    document.addEventListener('close', this._changed, true); // of a dialog
     // A key can press a button, too.
     scroller.addEventListener(
       'click',
@@ -134,7 +136,7 @@ export class Current<Card extends Decidable> {
     );
   }
 
-  _zoomed = () => this.look();
+  _changed = () => void this.look();
 
   /** Looks again whenever a card changes its size. */
   watch(element: HTMLElement) {
@@ -143,7 +145,9 @@ export class Current<Card extends Decidable> {
 
   dispose() {
     this._resized.disconnect();
-    for (const type of ['resize', 'scroll']) visualViewport?.removeEventListener(type, this._zoomed);
+    for (const type of ['resize', 'scroll']) visualViewport?.removeEventListener(type, this._changed);
+    document.removeEventListener('visibilitychange', this._changed);
+    document.removeEventListener('close', this._changed, true);
     this._buttons.clear();
   }
 
@@ -204,9 +208,10 @@ export class Current<Card extends Decidable> {
 
   /** Whether all of the card was in sight, and as much of it as there is room for is in sight now. */
   _sees(card: Card, covers: readonly DOMRect[]) {
+    if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
     const sees = card.sight.look(...places);
-    if (!document.hidden) card.looked(sees);
+    card.looked(sees);
     const [{ top, bottom }, view] = places;
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
@@ -251,7 +256,12 @@ export class Current<Card extends Decidable> {
     };
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
-    return [card, this._inView(card), height(':scope > header'), height(':scope > footer'), over];
+    const view = this._inView(card);
+    // The buttons at the end come and go, and need not be read: they are no part of what has to be in sight.
+    const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
+    const foot = height(':scope > footer');
+    const content = { top: card.top, bottom: card.bottom - end };
+    return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
   }
 
   /** From where to where the page shows the whole width of a card: nowhere if somebody has zoomed in to a part of it. */

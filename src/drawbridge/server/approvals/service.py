@@ -255,13 +255,39 @@ def _encode(value: Any) -> bytes:
 
 
 MOST: Final = 50
-"""The largest number of paths of one approval that are followed."""
+"""The largest number of texts of one approval that are followed although their fields do not say that they are paths."""
 
 _LONGEST_PATH: Final = 1_000
 """Characters of a text that may be a path."""
 
-_TEXTS: Final = frozenset({"command", "description", "title", "toolCallId", "kind", "status", "sessionUpdate", "type"})
-"""Fields of a tool's input that are not paths."""
+_PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
+"""The name of a field that contains a path contains one of these."""
+
+_TEXTS: Final = frozenset(
+    [
+        "command",
+        "description",
+        "title",
+        "toolCallId",
+        "kind",
+        "status",
+        "sessionUpdate",
+        "type",
+        "content",
+        "text",
+        "plan",
+        "prompt",
+        "pattern",
+        "query",
+        "url",
+        "old_string",
+        "new_string",
+        "new_source",
+        "oldText",
+        "newText",
+    ]
+)
+"""Fields of a tool's input whose text is not a path."""
 
 _DEPTH: Final = 4
 """Levels of a tool's input that may contain paths. ACP agents name their files in lists in ``content`` and ``locations``."""
@@ -274,29 +300,35 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
     begin; ``named``: other paths of the approval, such as its proposal's.
     """
     found: dict[str, str] = {}
-    found_in = sorted(_texts(given or {}, _DEPTH), key=lambda text: not text.startswith(("/", "~")))
-    texts = dict.fromkeys([*filter(None, named), *found_in])
+    paths: dict[str, None] = dict.fromkeys(filter(None, named))
+    others: dict[str, None] = {}
+    for name, text in _texts(given or {}, _DEPTH):
+        (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
     home = _real(root)
-    for text in list(texts)[:MOST]:
-        path = os.path.join(home, os.path.expanduser(text))
+    for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
+        path = os.path.join(home, os.path.expanduser(text) if text.startswith("~/") else text)
         end = _real(path)
-        if end != os.path.normpath(path):
+        if end != _normal(path):
             found[text] = end.encode("utf-8", "backslashreplace").decode()
     return found
 
 
-def _texts(value: object, depth: int) -> Iterator[str]:
-    """The texts in a JSON value that may be paths."""
+def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a JSON value that may be paths, and the names of their fields."""
     if isinstance(value, str):
-        if 0 < len(value) <= _LONGEST_PATH and "\n" not in value:
-            yield value
+        if 0 < len(value) <= _LONGEST_PATH and "\n" not in value and name not in _TEXTS:
+            yield name, value
     elif depth and isinstance(value, dict):
-        for name, one in value.items():
-            if name not in _TEXTS:
-                yield from _texts(one, depth - 1)
+        for field, one in value.items():
+            yield from _texts(one, depth - 1, field)
     elif depth and isinstance(value, list):
-        for one in value[:MOST]:
-            yield from _texts(one, depth - 1)
+        for one in value[: 10 * MOST]:
+            yield from _texts(one, depth - 1, name)
+
+
+def _normal(path: str) -> str:
+    """Without ``.`` and ``..``. POSIX keeps two slashes at the start, where ``realpath`` makes one of them."""
+    return "/" + os.path.normpath(path).lstrip("/")
 
 
 def _real(path: str) -> str:

@@ -7,6 +7,7 @@ misleading characters visible.
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -237,19 +238,21 @@ def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Alwa
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ()
-    numbered = [(number, one) for number, one in enumerate(offered) if not _is_known_directory(one, root, resolve)]
+    numbered = list(enumerate(offered))
     options = [(number, one) for number, one in numbered if "optionId" in one]
     if options:
         return _of_options(options)
     # As the agent's driver remembers them: a mode, which covers far more than this call, only if nothing else is suggested.
     narrow = [(number, one) for number, one in numbered if one.get("type") != "setMode"] or numbered
-    return tuple(Always(text, number, saved_in=file) for number, one in narrow for text, file in [_suggestion(one)])
+    new = [(number, one) for number, one in narrow if not _is_known_directory(one, root, resolve)]
+    return tuple(Always(text, number, saved_in=file) for number, one in new for text, file in [_suggestion(one)])
 
 
 def _is_known_directory(suggestion: Mapping[str, Any], root: str, resolve: Resolve) -> bool:
     match suggestion:
         case {"type": "addDirectories", "directories": [*paths]} if all(isinstance(path, str) for path in paths):
-            return all(path == root or path.startswith(f"{root}/") for path in map(resolve, paths))
+            found = [resolve(posixpath.join(root, path)) for path in paths]
+            return all(path == root or path.startswith(f"{root}/") for path in found)
     return False
 
 

@@ -186,7 +186,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = _line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError):  # a name that no file has
+    except (OSError, ValueError, RuntimeError):  # a name that no file has; links in a circle
         return None
     return None
 

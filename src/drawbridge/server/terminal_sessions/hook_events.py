@@ -88,7 +88,8 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """Of a failed request to the model (``StopFailure``): its code in the client protocol, if a person can do something."""
+        """The code in the client protocol of a failed request to the model (``StopFailure``), if people can do something about
+        it."""
         return _CODES.get(self.error) if isinstance(self.error, str) else None
 
     @property

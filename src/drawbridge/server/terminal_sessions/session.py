@@ -704,7 +704,9 @@ class TerminalSession(Session):
             if surface not in surfaces:
                 continue
             if surfaces[0] is surface:
-                self.withdraw(approval, ENDED if not alive else GONE if approval.request.asked_by else ELSEWHERE)
+                self.withdraw(
+                    approval, ENDED if not alive else GONE if _is_hidden(approval.request.asked_by) else ELSEWHERE
+                )
             else:
                 self.approvals.remove(approval, surface)
         self._changed()

@@ -178,6 +178,19 @@ async def test_a_first_request_has_its_time_whoever_else_comes(rig: ServerRig, m
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")
 
 
+async def test_a_crowd_of_new_connections_at_one_address_keeps_nobody_out(
+    rig: ServerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
+    monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
+    rig.server.options = ServerOptions(connections=4)
+    for _ in range(20):
+        await rig.raw(b"GET / HT")
+    await until(lambda: len(rig.server.connections) == 4)
+    other = await rig.raw(handshake(), source="127.0.0.2")
+    assert (await other.head()).startswith(b"HTTP/1.1 101 ")
+
+
 async def test_who_was_answered_and_lingers_gives_way_too(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=3)
     busy = await rig.raw(plain("/later"))

@@ -37,6 +37,9 @@ GRACE_SECONDS: Final = 1.0
 after the server was restarted, some over a slow network.
 """
 
+GRACE_PLACES: Final = 64
+"""Connections of one place (``core.addresses``) that have this time at once; of more, the oldest give way."""
+
 BODY_SECONDS: Final = 60.0
 """From the head to the end of the body, for an accepted request."""
 
@@ -109,8 +112,8 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or so
-        new that their first request may still come.
+        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or new ones
+        of many places whose first requests may still come.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -154,7 +157,10 @@ def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
     and wait for the rest of their bodies, give way only to each other.
     """
     strangers = [connection for connection in waiting if not connection.takes_body]
-    return [connection for connection in strangers if not connection.is_new] if strangers else waiting
+    if not strangers:
+        return waiting
+    crowds = Counter(connection.place for connection in strangers if connection.is_new)
+    return [one for one in strangers if not one.is_new or crowds[one.place] > GRACE_PLACES]
 
 
 class _Connection(asyncio.Protocol):

@@ -202,7 +202,10 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
 
 def acts(random: Random, person: Person) -> str:
     """Something that a person may do, hastily or by accident; what it was. Never "Accept without reading"."""
-    match random.randrange(10):
+    match random.randrange(12):
+        case 10 | 11:
+            person.until("!document.querySelector('.approval .moved')")
+            return "waits until the buttons have settled"
         case 0 | 1 | 2 | 3:
             button = random.choice([".reads", ".yes.accepts", ".always", "button.must"])
             at = person.runs(

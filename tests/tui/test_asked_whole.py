@@ -173,6 +173,39 @@ async def test_no_word_of_a_plan_is_left_out(plan: str, width: int) -> None:
             assert word in drawn, word
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "It is &copy 2020.\n\n| a | b |\n|---|---|\n| 1 | 2 | copy |\n",
+        "Type `&semi;`.\n\n| a | b |\n|---|---|\n| 1 | 2 | semi |\n",
+        "1. one\n1. two\n\n| a | b |\n|---|---|\n| 1 | 3 | 2 |\n",
+    ],
+    ids=["no reference", "code", "a number"],
+)
+async def test_a_cell_is_not_left_out_because_its_letters_are_elsewhere(plan: str) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+    async with alone(app, 80, height=60):
+        assert plan.rstrip("\n").rpartition("\n")[2] in app.text
+
+
+@pytest.mark.parametrize(
+    ("plan", "shown"),
+    [
+        ("1. one\n1. **two**\n1. three\n", "3 three"),
+        ("Type `&amp;&amp;`, **not** and.\n", "Type &amp;&amp;, not and."),
+        ("**Use** &lt;b&gt;.\n", "Use <b>."),
+        ("**Run**\n\n```sh\nls\n```\n", "Run  "),
+        ("> - **a**\n>   ```python\n>   x = 1\n>   ```\n", "• a"),
+        ("| **name** | what |\n|---|---|\n| one | " + "several words " * 9 + "|\n", " name "),
+    ],
+)
+async def test_what_is_drawn_whole_is_drawn_as_markdown(plan: str, shown: str) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+    async with alone(app, 50, height=60):
+        assert shown in app.text
+        assert "**" not in app.text
+
+
 async def test_a_plan_is_text() -> None:
     plan = "# Close the bridge\n\n1. **Lower** it\n2. Lock it\n"
     app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan, "allowedPrompts": ["x"]}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name  # type: ignore[import-untyped]
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]
@@ -112,9 +112,14 @@ class Painter:
         source = wording.block(text)
         markdown = _Markdown(source, CodeColours(self.palette))
         lines = self._lines_of(markdown, width)
-        if markdown.lacks("".join(segment.text for line in lines for segment in line)):
-            return self.plain(text, width, self.palette.ink)
-        return _harmless_strips(lines)
+        return _harmless_strips(lines) if self._is_whole(markdown, lines) else self.plain(text, width, self.palette.ink)
+
+    def _is_whole(self, markdown: _Markdown, lines: list[list[Segment]]) -> bool:
+        drawn = _text_of(lines)
+        if markdown.is_drawn_by(drawn):
+            return True
+        wide = _text_of(self._lines_of(markdown, _WIDE))
+        return Counter(_letters(wide)) == Counter(_letters(drawn)) and markdown.is_drawn_by(wide)
 
     def plain(self, text: str, width: int, colour: str) -> list[Strip]:
         style = Style(color=colour)
@@ -284,6 +289,10 @@ class Painter:
         return self._console.render_lines(renderable, self._console.options.update(width=width), pad=False)
 
 
+def _text_of(lines: Iterable[Iterable[Segment]]) -> str:
+    return "".join(segment.text for line in lines for segment in line)
+
+
 def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
     """Character references of Markdown are characters by now: what is drawn is made harmless last."""
     strips = [Strip(_harmless_segments(line)) for line in lines]
@@ -329,12 +338,15 @@ class _CodeBlock(CodeBlock):
 _PARSER: Final = (
     MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
 )
-"""HTML and definitions of links are text, since they would be drawn as nothing. ``<https://…>`` would be drawn twice, so that
-its letters could make up for others (see ``lacks``)."""
+"""HTML and definitions of links are text, since they would be drawn as nothing, and ``<https://…>``, since it would be drawn
+twice (see ``is_drawn_by``)."""
 
 
 _NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
 """The number of an item of a list: what is drawn counts from the first one."""
+
+_WIDE: Final = 1_000
+"""Columns in which few tables are wrapped: the words of a wrapped one are not in the order of the source."""
 
 
 class _Markdown(Markdown):
@@ -345,13 +357,39 @@ class _Markdown(Markdown):
         self.markup = text
         self.parsed = _PARSER.parse(text)
 
-    def lacks(self, drawn: str) -> bool:
-        """Whether letters or digits of the source are missing in what was drawn at some width, as in a table that is too wide,
-        in a quote within forty others, in the title of a link, or in the address of an image.
+    def is_drawn_by(self, drawn: str) -> bool:
+        """Whether the letters and digits of the source, and no others, are in what was drawn, in the same order. They are not
+        if there is a cell more than a table has columns, a quote within forty others, a title of a link, or an address of an
+        image.
         """
-        languages = "".join(token.info for token in self.parsed if token.type == "fence" and _is_language(token.info))
-        source = html.unescape(_NUMBER.sub("", self.markup))
-        return bool(_letters(source) - _letters(drawn) - _letters(languages))
+        letters = _letters(drawn)
+        source = self._without_languages()
+        numbers = iter(self._numbers())
+        numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
+        # Character references are text in code, and characters elsewhere.
+        return any(letters == _letters(text) for one in (source, numbered) for text in (one, unescapeAll(one)))
+
+    def _without_languages(self) -> str:
+        """Those of code are not drawn: the colors show them."""
+        lines = self.markup.split("\n")
+        for token in self.parsed:
+            if token.type == "fence" and token.map and token.info and _is_language(token.info):
+                first = token.map[0]
+                lines[first] = lines[first].rstrip().removesuffix(token.info.strip())
+        return "\n".join(lines)
+
+    def _numbers(self) -> Iterator[str]:
+        """What is drawn before the items of ordered lists."""
+        next_ones: list[int] = []
+        for token in self.parsed:
+            match token.type:
+                case "ordered_list_open":
+                    next_ones.append(int(token.attrs.get("start", 1)))
+                case "ordered_list_close":
+                    next_ones.pop()
+                case "list_item_open" if token.info:
+                    yield str(next_ones[-1])
+                    next_ones[-1] += 1
 
 
 def _is_language(info: str) -> bool:
@@ -361,8 +399,8 @@ def _is_language(info: str) -> bool:
         return False
 
 
-def _letters(text: str) -> Counter[str]:
-    return Counter(filter(str.isalnum, text))
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
 
 
 def _code(text: str, language: str, theme: Any) -> Syntax:

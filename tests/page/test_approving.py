@@ -505,6 +505,24 @@ def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
         assert person.runs(f"document.querySelectorAll('{CARD} .plan ol li').length") == 2  # it is a list, not raw text
 
 
+def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser: Browser, address: str) -> None:
+    """In the name of a reference, in an address that is drawn beside its text, in a number."""
+    more = "| a | b |\n|---|---|\n| 1 | {} | {} |"
+    rows = [
+        more.format("`&copy;`", "copy"),
+        more.format("www.example.org/a.b", "http"),
+        more.format("\\&times;", "times"),
+    ]
+    plan = "\n\n".join(
+        ["# **Plan**", *rows, "1. one\n1. `&amp;` www.example.org <b@example.org>\n   - [x] done<br>and"]
+    )
+    with browser.person(address) as person:
+        asks(person, {"name": "ExitPlanMode", "input": {"plan": plan}})
+        person.sees(f"{CARD} .plan", "done")
+        assert [row.strip() for row in person.reads(f"{CARD} .plan .raw")] == rows
+        assert person.runs(f"document.querySelectorAll('{CARD} .plan ol > li').length") == 2
+
+
 def test_a_letter_does_not_accept_what_only_looks_like_a_change(
     browser: Browser, address: str, directory: Path
 ) -> None:

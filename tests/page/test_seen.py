@@ -239,29 +239,40 @@ def acts(random: Random, person: Person) -> str:
     ],
 )
 def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: Path, rounds: int) -> None:
+    """With ``DRAWBRIDGE_SEED`` as it is said by a failure, the requests and the acts are the same again."""
     seed = int(os.environ.get("DRAWBRIDGE_SEED", SystemRandom().randrange(2**32)))
-    print(f"DRAWBRIDGE_SEED={seed}")  # shown if it fails: with it the requests and the acts are the same again
     random = Random(seed)
     count = 0
     for number in range(rounds):
-        width, height = random.choice(SCREENS)
-        calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
-        (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
-        print(f"round {number}, {width} x {height}: {calls}")
-        with browser.person(address, width=width, height=height) as person:
-            person.sees("#prompt")
-            here = person.runs("location.hash")
-            person.runs(WATCH)
-            sends(person, *calls)
-            for _ in range(25):
-                print(acts(random, person))
-                for one in accepted(person):
-                    assert one == {"missing": [], "must": 0}
-            count += len(accepted(person))
-            person.goes_to(here)  # the keys may have led away from it
-            person.sees("#prompt")
-            person.until(
-                f"!document.querySelector('{CARD}') && !document.querySelector('.run .stop')"
-                " || void document.querySelector('.run .stop')?.click()"
-            )
+        story: list[Any] = []
+        try:
+            count += plays(random, browser, address, directory, story)
+        except AssertionError as error:
+            error.add_note(f"DRAWBRIDGE_SEED={seed}, round {number}: {story}")
+            raise
     assert rounds < 10 or count, "nothing was accepted"
+
+
+def plays(random: Random, browser: Browser, address: str, directory: Path, story: list[Any]) -> int:
+    """One round: requests are made, and somebody does this and that. Returns how many were accepted."""
+    width, height = random.choice(SCREENS)
+    calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
+    (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
+    story += [(width, height), calls]
+    with browser.person(address, width=width, height=height) as person:
+        person.sees("#prompt")
+        here = person.runs("location.hash")
+        person.runs(WATCH)
+        sends(person, *calls)
+        for _ in range(25):
+            story.append(acts(random, person))
+            for one in accepted(person):
+                assert one == {"missing": [], "must": 0}
+        count = len(accepted(person))
+        person.goes_to(here)  # the keys may have led away from it
+        person.sees("#prompt")
+        person.until(
+            f"!document.querySelector('{CARD}') && !document.querySelector('.run .stop')"
+            " || void document.querySelector('.run .stop')?.click()"
+        )
+        return count

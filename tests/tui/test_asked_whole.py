@@ -177,7 +177,7 @@ async def test_no_word_of_a_plan_is_left_out(plan: str, width: int) -> None:
     "plan",
     [
         "It is &copy 2020.\n\n| a | b |\n|---|---|\n| 1 | 2 | copy |\n",
-        "Type `&semi;`.\n\n| a | b |\n|---|---|\n| 1 | 2 | semi |\n",
+        "| a | b |\n|---|---|\n| 1 | `&semi;` | semi |\n",
         "1. one\n1. two\n\n| a | b |\n|---|---|\n| 1 | 3 | 2 |\n",
     ],
     ids=["no reference", "code", "a number"],

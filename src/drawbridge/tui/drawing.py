@@ -345,6 +345,9 @@ twice (see ``is_drawn_by``)."""
 _NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
 """The number of an item of a list: what is drawn counts from the first one."""
 
+_REFERENCE: Final = re.compile(r"&#?\w+;")
+_CODE: Final = {"code_inline", "code_block", "fence"}
+
 _WIDE: Final = 1_000
 """Columns in which few tables are wrapped: the words of a wrapped one are not in the order of the source."""
 
@@ -366,8 +369,15 @@ class _Markdown(Markdown):
         source = self._without_languages()
         numbers = iter(self._numbers())
         numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
-        # Character references are text in code, and characters elsewhere.
-        return any(letters == _letters(text) for one in (source, numbered) for text in (one, unescapeAll(one)))
+        sources = [source, numbered]
+        if not self._has_references_in_code:  # there they are text
+            sources += map(unescapeAll, sources)
+        return any(_letters(text) == letters for text in sources)
+
+    @property
+    def _has_references_in_code(self) -> bool:
+        tokens = (token for block in self.parsed for token in (block, *(block.children or ())))
+        return any(_REFERENCE.search(token.content + token.info) for token in tokens if token.type in _CODE)
 
     def _without_languages(self) -> str:
         """Those of code are not drawn: the colors show them."""

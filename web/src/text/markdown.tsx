@@ -210,8 +210,8 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
         {words}
       </a>
     );
-    if (!world.whole || wordsOf(token) === href) return found;
-    return [found, <Text>{` (${href}${token.title ? ` “${token.title}”` : ''})`}</Text>];
+    if (!world.whole || token.autolink || wordsOf(token) === href) return found;
+    return [found, <Text>{` (${href}${token.title ? ` “${decoded(token.title)}”` : ''})`}</Text>];
   }
   const file = world.openFile && fileOf(href);
   if (file && world.openFile) return <FileLink {...file} openFile={world.openFile} children={words} />;

@@ -164,8 +164,10 @@ def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_sight(browser: Brow
         sends(person, bash("echo " + "words " * 20))
         person.runs("new Promise((later) => setTimeout(later, 100))")
         assert person.reads(ACCEPTS) == []
+        person.sees(f"{CARD} .zoomed", "Zoom out")
         person("zoom", factor=1)
         person.sees(ACCEPTS)
+        person.loses(f"{CARD} .zoomed")
 
 
 SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 800), (1280, 500)]

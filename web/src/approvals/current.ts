@@ -87,7 +87,8 @@ export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  looked(isInSight: boolean): void;
+  /** @param isCut somebody has zoomed in: the page shows a part of its width */
+  looked(isInSight: boolean, isCut: boolean): void;
 };
 
 /** What covers other things now. Found once for all cards: the whole page is searched. */
@@ -211,8 +212,8 @@ export class Current<Card extends Decidable> {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
     const sees = card.sight.look(...places);
-    card.looked(sees);
     const [{ top, bottom }, view] = places;
+    card.looked(sees, this._isCut(card.element.getBoundingClientRect()));
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
@@ -265,13 +266,17 @@ export class Current<Card extends Decidable> {
   }
 
   /** From where to where the page shows the whole width of a card: nowhere if somebody has zoomed in to a part of it. */
-  _inView({ left, right }: DOMRect): Extent {
+  _inView(card: DOMRect): Extent {
     const { top, bottom } = this._scroller.getBoundingClientRect();
     const zoom = visualViewport;
     if (!zoom) return { top, bottom };
-    const end = zoom.offsetLeft + zoom.width;
-    if (left < zoom.offsetLeft - 2 || right > end + 2) return { top, bottom: top };
+    if (this._isCut(card)) return { top, bottom: top };
     return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
+  }
+
+  _isCut({ left, right }: DOMRect) {
+    const zoom = visualViewport;
+    return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
   }
 
   /** Disables the ways to answer for a moment after they appear or move, unless the person has scrolled. */

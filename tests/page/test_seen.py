@@ -72,6 +72,36 @@ WATCH = """(() => {
 """Watches with its own eyes what of each request is on the screen, and notes what was not when one is accepted."""
 
 
+@pytest.mark.thorough
+def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser, address: str, directory: Path) -> None:
+    diff = {"type": "diff", "path": str(directory / "new.py"), "oldText": None, "newText": "x = 1\n"}
+    raw = {"why": "word\n" * 30 + "the end"}
+    call = {"toolCallId": "t", "title": "Write", "kind": "edit", "content": [diff], "rawInput": raw}
+    with browser.person(address, **SIDEWAYS) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "acp:edit", "input": call})
+        person.sees(READS)
+        assert person.reads(ACCEPTS) == []
+        assert reads_all(person) > 1
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [{"missing": [], "must": 0}]
+
+
+@pytest.mark.thorough
+def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, address: str, directory: Path) -> None:
+    """The short version was in sight: Back shows the long proposal, which was not."""
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
+        person.sees(READS)
+        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.fills(f"{CARD} textarea", "echo")
+        person.sees(f"{CARD} footer .edited:enabled")
+        person.clicks(f"{CARD} footer button:has-text('Back'):not(.moved)")
+        person.sees(READS)
+        assert person.reads(ACCEPTS) == []
+
+
 def sends(person: Person, *calls: dict[str, Any]) -> None:
     """As ``asks``, on a phone too: there the key "Enter" begins a line."""
     person.fills("#prompt", "/calls " + json.dumps(calls))
@@ -178,9 +208,22 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
     lines = random.choice([1, 3, 20, 60, 200])
     words = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"]).join(f"word{n}" for n in range(lines))
     file = directory / f"file{random.randrange(1000)}.py"
-    match random.randrange(7):
+    match random.randrange(9):
         case 0:
             return bash(f"echo {words}; {TAIL}")
+        case 7:
+            diff = {"type": "diff", "path": str(file), "oldText": None, "newText": words}
+            raw = {
+                "toolCallId": "t",
+                "title": words[:200],
+                "kind": "edit",
+                "content": [diff],
+                "rawInput": {"why": words},
+            }
+            return {"name": "acp:edit", "input": raw}
+        case 8:
+            raw = {"toolCallId": "t", "title": "ls -la", "kind": "execute", "rawInput": {"command": f"{words}; {TAIL}"}}
+            return {"name": "acp:execute", "input": raw}
         case 1:
             return bash(TAIL, description=words)
         case 2:

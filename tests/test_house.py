@@ -544,7 +544,7 @@ def test_every_page_that_code_and_help_name_exists() -> None:
 TESTS = ROOT / "tests"
 
 OTHER_TESTS = {
-    "chaos": "servers that are killed, stopped or crowded, with real processes",
+    "chaos": "servers that are killed, stopped or overloaded, with real processes",
     "e2e": "real agents and real editors together: claude, gemini, guard",
     "fuzz": "hostile bytes and damaged files against whole programs",
     "nvim": "lua/, plugin/ and doc/: the Neovim plugin",

@@ -18,10 +18,10 @@ const HAS_CHANGES = 'drawbridge.hasChanges';
 
 const DISCONNECTED = 'The agent server is not running. Changes can be decided once it is back.';
 
-const NONE_HERE = 'no change to review is at the cursor. The list Drawbridge: Changes has all of them';
+const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them';
 
 /** VS Code does not know what a line of a list is about while it reads the list again. */
-const MOVED = 'the list has changed at this moment. Nothing was changed. Choose again';
+const MOVED = 'the list has just changed. Nothing was changed. Choose again';
 
 /** Milliseconds that a message in the status bar is shown. */
 const SHOWN = 6000;
@@ -155,7 +155,7 @@ class Changes {
   /** @param {unknown} error */
   _failed(error) {
     this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
-    if (!(error instanceof Refused)) this._warn('the list of changes failed. The output Drawbridge has the reason');
+    if (!(error instanceof Refused)) this._warn('the list of changes failed. The Drawbridge output channel has the reason');
   }
 
   async _follow() {
@@ -264,7 +264,7 @@ class Changes {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
     if (!isTrusted)
       return 'Drawbridge: this folder is in restricted mode, in which no changes are shown. Trust it first.';
-    if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, and so nothing to review.';
+    if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, so there is nothing to review.';
     return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : NO_SERVER}`;
   }
 

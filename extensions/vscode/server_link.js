@@ -192,7 +192,7 @@ class ServerLink {
     const welcome = setTimeout(() => {
       this._arrive();
       this._around.log(
-        'the agent server is an earlier version, which shows no reviews in VS Code: update and restart it',
+        'the agent server is an earlier version, which does not support reviews in VS Code: update and restart it',
       );
     }, WELCOME);
     this.introduce();

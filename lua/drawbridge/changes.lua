@@ -172,7 +172,7 @@ local function open_list()
 end
 
 --- Called by the bridge.
----@param params {review?: drawbridge.Review, wanted: boolean} Without a review none is shown any more.
+---@param params {review?: drawbridge.Review, wanted: boolean} Without `review`, the review is closed.
 function M.show_review(params)
   local before = by_path
   review, by_path = params.review, {}
@@ -322,7 +322,7 @@ function M.remove_comment()
 end
 
 --- `:DrawbridgeSendComments`: sends all drafts to the agent.
----@param text string What the prompt begins with.
+---@param text string The beginning of the prompt.
 function M.send_comments(text)
   local command = ':DrawbridgeSendComments'
   if not link.attached() then

@@ -228,7 +228,7 @@ end
 
 --- Applies `given` over the defaults, completely or not at all.
 ---@param given table?
----@return string[] problems Empty when the options are in force; otherwise the former ones still are.
+---@return string[] problems Empty if the options were applied; otherwise the previous options are kept.
 function M.apply(given)
   if given ~= nil and type(given) ~= 'table' then
     return { 'setup() takes a table, not ' .. shown(given) }

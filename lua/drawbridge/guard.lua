@@ -6,14 +6,14 @@ local MORE = ':checkhealth drawbridge has the details'
 
 ---@class drawbridge.Guard
 ---@field agent string
----@field name string As people call the agent.
+---@field name string The agent's name for display.
 ---@field state 'works'|'broken'|'off'|'absent'|'unreadable'
 ---@field file string
 ---@field problem string
 
 ---@class drawbridge.Guards
----@field guards drawbridge.Guard[] In every settings file that has one, and of each agent without.
----@field problems string[] What should be mended, a sentence each.
+---@field guards drawbridge.Guard[] The guard in every settings file that has one, and an entry for each agent without it.
+---@field problems string[] What to fix, one sentence for each problem.
 ---@field finds_us boolean Whether the guard finds this Neovim.
 
 local function parsed(text)

@@ -59,7 +59,7 @@ local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
   if not program then
-    fault(config.get().command and problem or 'The Python half is missing', {
+    fault(config.get().command and problem or 'The bridge is not installed', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
     })
@@ -69,9 +69,9 @@ local function check_program()
   local version, reason = ask(words)
   local name = home(table.concat(program, ' '))
   if version then
-    ok(('Python side: %s (%s)'):format(name, version))
+    ok(('Bridge program: %s (%s)'):format(name, version))
   else
-    fault(('Python side: %s: %s'):format(name, reason), {
+    fault(('Bridge program: %s: %s'):format(name, reason), {
       ('Run `%s` in a shell to see its error.'):format(table.concat(words, ' ')),
     })
   end
@@ -291,7 +291,7 @@ local function check_gemini_setting()
   elseif settings.is_undecided() then
     info(
       ('ide.enabled is not set in %s: :DrawbridgeGemini asks whether to set it. '):format(file)
-        .. 'In another terminal, type /ide enable in it once. If it asks whether to connect Neovim, answer No first: '
+        .. 'In another terminal, type /ide enable in it once. If it asks whether to connect Neovim, press Esc first: '
         .. 'Yes looks for an installer that does not exist.'
     )
   else

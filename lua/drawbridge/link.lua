@@ -15,7 +15,7 @@ local ANCESTORS = 6 -- how far above a hook's process the agent is looked for
 ---@field agents string[]
 ---@field pids integer[]
 ---@field unasked string[]
----@field modes table<integer, string> By process id: the permission mode that the agent's hook has reported last.
+---@field modes table<integer, string> The permission mode that each agent's hook has reported last, by process ID.
 local bridge ---@type drawbridge.Bridge?
 local state_callbacks = {} ---@type fun()[]
 local alive_timer

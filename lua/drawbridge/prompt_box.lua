@@ -100,7 +100,7 @@ end
 --- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed,
 --- "dialog" if a dialog has taken the place of the box.
 ---@param buffer integer
----@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil: there is neither on the screen.
+---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
 ---@return string? text The text in the box, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)

@@ -22,7 +22,7 @@ local M = {}
 ---@field is_new boolean Whether the file does not exist yet.
 ---@field kind 'change'|'code'
 ---@field note string?
----@field changes string[] What changes beside the lines.
+---@field changes string[] What changes besides the lines.
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
@@ -30,21 +30,21 @@ local M = {}
 ---@field bom boolean
 ---@field final_newline boolean
 ---@field proposed integer The buffer of the proposed text.
----@field old integer? The buffer of the present text, for diff mode.
+---@field old integer? The buffer of the current text, for diff mode.
 ---@field inline boolean
 ---@field target drawbridge.Target?
----@field filled integer? The changedtick of the proposed text as it came.
----@field windows {proposed: integer, old: integer?}? While it is shown.
----@field tab integer? The tab page of its own.
----@field stacked boolean? Whether its sides are below each other because there is no room beside each other.
----@field borrowed boolean? Whether the window of the present text is the person's and stays.
+---@field filled integer? The changedtick of the proposed text when it arrived.
+---@field windows {proposed: integer, old: integer?}? Only while it is shown.
+---@field tab integer? Its own tab page.
+---@field stacked boolean? Whether its sides are below each other because there is no room to show them side by side.
+---@field borrowed boolean? Whether the window of the current text belongs to the user and stays open.
 ---@field old_options table? That window's options before diff mode.
----@field place table? Where the person was before.
+---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field note_notice table?
 ---@field decided boolean?
----@field told boolean? Whether the person knows that a save by a plugin does not accept.
----@field had_focus boolean? Whether the person was in the view when they decided.
+---@field told boolean? Whether the user was notified that a save by a plugin does not accept.
+---@field had_focus boolean? Whether the view had the focus when the user decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
 ---@field settling boolean? Whether it has just been opened and still ignores keys.
 ---@field reported boolean? Whether edits of the proposed text are reported.

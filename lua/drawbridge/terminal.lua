@@ -14,7 +14,7 @@ function M.report()
   require('drawbridge.link').send('terminals', { pids = claude and { claude.pid } or {} })
 end
 
----@param pid integer As reported.
+---@param pid integer The process ID, as reported.
 ---@return {buffer: integer, job: integer, pid: integer}?
 function M.session_of(pid)
   local claude = sessions.claude

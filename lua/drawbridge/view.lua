@@ -219,8 +219,8 @@ end
 
 --- Opens the view in front of the person. `closed` is called when anything closes a part of it.
 ---@param entry drawbridge.Entry
----@param closed fun(entry: drawbridge.Entry, window?: integer) With the window that goes, where it is one.
----@return string? problem Why it could not be opened; nothing of it is left then.
+---@param closed fun(entry: drawbridge.Entry, window?: integer) Called with the window that is closing, if there is one.
+---@return string? problem Why it could not be opened; nothing stays open in that case.
 function M.open(entry, closed)
   entry.place = place.remember()
   entry.windows = {}

@@ -67,7 +67,7 @@ local function proposed_line(entry, with_name, width)
   local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
   local answers = '%=' .. as('Hint', short_answers .. ' ')
   local more = '%='
-    .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · do undoes a hunk' or ''))
+    .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · press do to revert a hunk' or ''))
   return fitting({
     who .. name .. count .. beside .. more,
     who .. name .. count .. beside .. answers,
@@ -89,7 +89,7 @@ end
 --- Puts the line on the window of the proposed text.
 ---@param entry drawbridge.Entry
 ---@param window integer
----@param with_name boolean Whether it names the file; beside the present text that one does.
+---@param with_name boolean Whether to show the file name; in a side-by-side view, the bar of the current text shows it.
 function M.on_proposed(entry, window, with_name)
   lines[window] = function(width)
     return proposed_line(entry, with_name, width)

@@ -42,7 +42,7 @@ end
 --- Opens the two windows beside or above each other, beginning in the current one, which shows the present text.
 ---@param entry drawbridge.Entry
 ---@param layout 'vertical'|'horizontal'
----@param borrowed boolean Whether the current window is the person's and stays.
+---@param borrowed boolean Whether the current window belongs to the user and stays open.
 function M.open(entry, layout, borrowed)
   local old_window = vim.api.nvim_get_current_win()
   entry.windows = { old = old_window }

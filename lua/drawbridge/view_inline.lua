@@ -97,7 +97,7 @@ end
 
 --- Lines above the first line are only to be seen where the window leaves room for them.
 ---@param buffer integer
----@param namespace? integer That of the lines; without it, of a proposal.
+---@param namespace? integer The namespace of the lines (default: the one for proposals).
 function M.make_room_at_top(buffer, namespace)
   namespace = namespace or MARKS
   local above = 0
@@ -117,7 +117,7 @@ end
 --- `removed`, and where in it they begin and end, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
----@param clear boolean Whether the marks of before go.
+---@param clear boolean Whether to remove the previous marks.
 function M.mark(buffer, hunks, clear)
   if clear then
     vim.api.nvim_buf_clear_namespace(buffer, MARKS, 0, -1)

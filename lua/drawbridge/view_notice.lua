@@ -147,7 +147,7 @@ end
 ---@param lines string[]
 ---@param window integer?
 ---@param above integer? Rows to leave free below it.
----@return table notice For `hide`.
+---@return table notice To pass to `hide`.
 function M.show(lines, window, above)
   local buffer = vim.api.nvim_create_buf(false, true)
   vim.bo[buffer].bufhidden = 'wipe'
@@ -188,7 +188,7 @@ function M.flash(text)
   )
 end
 
----@param notice table? As from `show`.
+---@param notice table? The notice, as returned by `show`.
 function M.hide(notice)
   if notice then
     pcall(vim.api.nvim_del_autocmd, notice.resized)

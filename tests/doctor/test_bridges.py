@@ -74,7 +74,7 @@ def test_the_file_of_a_dead_bridge_is_named(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
     said = doctor()
-    assert said.one("bridge-dead")["title"] == f"{path} is left behind: process {gone} has ended."
+    assert said.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
     assert said.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
     assert said.code == 3
 

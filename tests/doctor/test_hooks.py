@@ -142,4 +142,4 @@ def test_a_settings_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
 def test_a_guard_that_failed_today_is_named(doctor: Doctor) -> None:
     ended = subprocess.run([sys.executable, "-m", "drawbridge", "hook"], input=b"{nonsense", capture_output=True)
     assert ended.stdout == b"{}\n"
-    assert "The guard failed once within a day" in doctor().one("guard-failed")["title"]
+    assert "The guard failed once in the last day" in doctor().one("guard-failed")["title"]

@@ -141,7 +141,7 @@ class TestWhatAPersonReads:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", old, new)) == [Accepted(new)]
             assert said in at.log.getvalue()
-            assert "No line changes." in at.log.getvalue()
+            assert "No lines changed." in at.log.getvalue()
 
     async def test_a_new_file_is_called_one(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
@@ -194,7 +194,7 @@ class TestWhatAPersonReads:
             await at.editor.written(str(path), OLD, "1")
             lines = at.log.getvalue().splitlines()
             assert lines[0] == "An agent shows you file.txt:2"
-            assert lines[3:] == ["Claude Code shows you file.txt", "file.txt is written."]
+            assert lines[3:] == ["Claude Code shows you file.txt", "Wrote file.txt."]
 
     async def test_a_file_that_is_none_is_not_pointed_at(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"") as at:
@@ -255,7 +255,9 @@ class TestWhatIsDrawn:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", "", new)) == [Accepted(new)]
             assert at.log.getvalue().count("\n") < ROWS_LIMIT + 10
-            assert f"{100_000 - ROWS_LIMIT:,} more rows are not drawn; e opens the whole text." in at.log.getvalue()
+            assert (
+                f"{100_000 - ROWS_LIMIT:,} more lines are hidden; press e to open the full text." in at.log.getvalue()
+            )
 
     async def test_a_long_line_is_cut_and_says_so(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:

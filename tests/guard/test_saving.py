@@ -16,7 +16,7 @@ from .conftest import Guard, decision
 from .payloads import KEPT, A, edit, recorded
 
 SAVED = (
-    "The person's unsaved changes to a.py were saved just before this call: what was read earlier may be older than what "
+    "The user's unsaved changes to a.py were saved just before this call: what was read earlier may be older than what "
     "is on disk now."
 )
 

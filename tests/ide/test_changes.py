@@ -189,7 +189,7 @@ async def test_an_earlier_server_is_not_asked(desk: Desk, monkeypatch: pytest.Mo
     async with server.listening():
         await server.hears(wire.Bridge)
         desk.editor.report(WANTED)
-        await desk.told("an earlier version, which shows no reviews in editors. Update and restart it.")
+        await desk.told("an earlier version, which does not support reviews in editors. Update and restart it.")
         assert server.connections == 1
         assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
 
@@ -293,13 +293,13 @@ async def test_comments_are_written_removed_and_sent(desk: Desk) -> None:
 
 async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
     server = Served()
-    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines are not as they were shown.")
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines have changed since they were shown.")
     server.answers = [answer(FILE), refused, answer(version="v2")]
     async with server.listening():
         desk.editor.report(WANTED)
         await desk.shows("h1")
         desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await desk.told("The lines are not as they were shown.")
+        await desk.told("The lines have changed since they were shown.")
         await desk.shows()
 
 

@@ -513,7 +513,7 @@ async def test_code_runs_in_the_first_folder_after_the_person_said_yes(
 async def test_each_time_is_asked_anew(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     await run_code(rig, agent, "print(1)")
     said = await run_code(rig, agent, "open('made', 'w')", Rejected())
-    assert said == "The person did not allow this code to run. Nothing was run."
+    assert said == "The user did not allow this code to run. Nothing was run."
     assert not (project / "made").exists()
 
 

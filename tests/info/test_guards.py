@@ -264,7 +264,7 @@ class TestFailures:
         for number in range(3):
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
-        assert problem.startswith("The guard failed 3 times within a day. Last, at ")
+        assert problem.startswith("The guard failed 3 times in the last day. Most recently (")
         assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
@@ -282,7 +282,7 @@ class TestFailures:
             b"\xff\n" + time.strftime("%Y-%m-%d %H:%M:%S").encode() + b" gemini: failed (closed): no\n"
         )
         [problem] = (await report(folder, code=3))["problems"]
-        assert "The guard failed once within a day." in problem
+        assert "The guard failed once in the last day." in problem
         assert "for gemini, it denied it: no." in problem
 
 

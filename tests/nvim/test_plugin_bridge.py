@@ -132,13 +132,13 @@ class TestWithoutThePythonSide:
     def test_a_missing_python_half_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
-        editor.says("drawbridge: the Python half is missing (:DrawbridgeInstall)")
+        editor.says("drawbridge: the bridge is not installed (:DrawbridgeInstall)")
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the Python half is missing (:DrawbridgeInstall)")
+        editor.says(":DrawbridgeStart: the bridge is not installed (:DrawbridgeInstall)")
         remedy = f"run :DrawbridgeInstall, or in a shell: python3 {tmp_path}/tools/dev.py setup"
         assert editor.lua("return require('drawbridge.program').remedy()") == remedy
         (tmp_path / "tools" / "dev.py").unlink()
-        assert editor.lua("return require('drawbridge.program').remedy()") == "put a drawbridge on PATH"
+        assert editor.lua("return require('drawbridge.program').remedy()") == "make `drawbridge` available on PATH"
 
     def test_install_asks_and_then_starts_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, INSTALLER)
@@ -154,7 +154,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: installed")
         editor.says(":DrawbridgeStart: the bridge listens on port")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: the Python half is already installed")
+        editor.says(":DrawbridgeInstall: the bridge is already installed")
 
     def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
         """As an installation that fails at once has them."""

@@ -267,7 +267,7 @@ class TestGemini:
         self, editor: Neovim, settings: dict[str, bool], told: bool
     ) -> None:
         gemini_settings(json.dumps({"ide": settings}))
-        assert ("answer No first: Yes looks for an installer" in health(editor)) is told
+        assert ("press Esc first: Yes looks for an installer" in health(editor)) is told
 
     def test_in_a_container_it_would_look_outside(self, editor: Neovim) -> None:
         editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)

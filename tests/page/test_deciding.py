@@ -149,7 +149,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
         person.presses("r")
         person("type", text="not in this file")
         person.presses("Enter")
-        person.sees(".said", "You told me: “not in this file”")
+        person.sees(".said", "You wrote: “not in this file”")
         person.sees(".settled-line", "not in this file")
     assert (directory / "notes.md").read_bytes() == before
 

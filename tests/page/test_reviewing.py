@@ -718,7 +718,7 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
         person.sees(f"{changed} .about", "The content of this file was changed.")
         assert person.runs(SIZE) == "320,480"
         person.sees(f"{torn} figure", "it is damaged")
-        person.sees(f"{words} figure", "it is named like an image, and is none")
+        person.sees(f"{words} figure", "it has the name of an image but is not one")
         person.clicks(f"{words} .no")
         person.loses(words)
         person.clicks(f"{changed} .yes")

@@ -484,13 +484,13 @@ async def test_hostile_comments_are_only_text(server: Server, repository: Path, 
         await person.sees("[red]x[/]")
         assert is_harmless()
         await person.presses("e")
-        await is_noted(person, "characters that a terminal can't show: edit it on the page")
+        await is_noted(person, "characters that a terminal can't show: edit it in the web UI")
         await person.presses("escape", "c", "enter")
         await is_open(person, CommentDialog)
         await person.sees("[red]x[/]")
         assert is_harmless()
         await person.presses("ctrl+t")
-        await is_noted(person, "characters that a terminal can’t show: suggest a text on the page")
+        await is_noted(person, "characters that a terminal can’t show: write the suggestion in the web UI")
         assert is_harmless()
 
 

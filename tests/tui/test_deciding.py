@@ -54,7 +54,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
         await person.presses("r")
         await person.types("not in this file")
         await person.presses("enter")
-        await person.hears("You told me: “not in this file”", "✗ Rejected by Ada: “not in this file”", "✗ rejected")
+        await person.hears("You wrote: “not in this file”", "✗ Rejected by Ada: “not in this file”", "✗ rejected")
         assert "failed" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 

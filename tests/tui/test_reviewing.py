@@ -467,7 +467,7 @@ async def test_names_and_texts_that_drive_a_terminal_are_written_out(
             assert not any(character in person.screen for character in "\x1b\x07\u202e\u202c\u200b\r")
             await person.presses("j")
         await person.presses("e")
-        await is_told(person, "edit it on the page or in an editor.")
+        await is_told(person, "edit it in the web UI or in an editor.")
 
 
 @pytest.mark.thorough

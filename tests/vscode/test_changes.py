@@ -22,7 +22,7 @@ PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 LIST = ".pane:has(> [aria-label^='Drawbridge: Changes'])"
 ROWS = f"{LIST} .monaco-list-row"
 NOTICES = ".notifications-toasts .notification-list-item-message"
-MOVED = "the list has changed at this moment. Nothing was changed."
+MOVED = "the list has just changed. Nothing was changed."
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\nand more\n")
 ALL = ("old.txt", "poem.txt", "Line 3", "Lines 17–18")
 SIDES = """

@@ -114,7 +114,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
         if not isinstance(self._conversation, Steers) or self._ended.is_set():
-            raise AgentRefused(f"{self._name} takes no message while it works")
+            raise AgentRefused(f"{self._name} does not accept messages while it is working")
         self._conversation.steer(text, attachments, record)
         self._flush()
 

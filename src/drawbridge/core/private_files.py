@@ -69,7 +69,9 @@ def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
             os.close(file)
         os.replace(temporary, path)
     except OSError as error:
-        raise NotPrivate(f"{path} can't be written: {_why(error)}. The directory must be writable for you.") from None
+        raise NotPrivate(
+            f"{path} can't be written: {_why(error)}. You need write permission for its directory."
+        ) from None
     finally:
         remove_quietly(temporary)  # after the rename it no longer exists; a signal may arrive before that
 

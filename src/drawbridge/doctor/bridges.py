@@ -113,7 +113,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
             return Reached(bridge, list(bridge.files)), []
         why = "Nothing is wrong with Drawbridge: agents skip the file."
         todo = "Drawbridge leaves other programs' files alone. The program removes it when it starts."
-        return None, [finding("bridge-foreign-dead", f"{files} is of a process that has ended.", why, todo)]
+        return None, [finding("bridge-foreign-dead", f"{files} belongs to a process that has ended.", why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port: the token is not sent
@@ -121,7 +121,9 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
         todo = f"`{command}` removes it."
-        return None, [finding("bridge-dead", f"{files} is left behind: process {ended[0]} has ended.", why, todo)]
+        return None, [
+            finding("bridge-dead", f"{files} was left behind by process {ended[0]}, which has ended.", why, todo)
+        ]
     agents, findings = [], []
     for agent, path in bridge.files.items():
         outcome = _connect(catalog.AGENTS[agent].bridge, bridge.port, bridges.content(path) or {})

@@ -64,9 +64,9 @@ def disk_of(place: Path, low: int = LOW_DISK) -> list[Finding]:
     there = next(folder for folder in [place, *place.parents] if folder.exists())
     free = shutil.disk_usage(there).free
     if free >= low:
-        return [finding("machine-works", f"{free / 1e9:.1f} GB are free for {place}.")]
+        return [finding("machine-works", f"{free / 1e9:.1f} GB is free for {place}.")]
     why = "A server stops accepting prompts when its disk is full, and nothing more is stored."
-    title = f"Only {free / 1e6:.0f} MB are free for {place}."
+    title = f"Only {free / 1e6:.0f} MB is free for {place}."
     return [finding("disk-full", title, why, f"Free space on the disk of {there}.")]
 
 
@@ -79,9 +79,7 @@ def known_settings() -> list[Finding]:
         except BadSetting as error:
             why = f"`drawbridge {command}` does not start, or works with other settings than you expect."
             title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
-            found.append(
-                finding("settings-invalid", title, why, f"Correct them; {settings.config_file()} is the file.")
-            )
+            found.append(finding("settings-invalid", title, why, f"Correct them in {settings.config_file()}."))
     return found
 
 
@@ -96,7 +94,7 @@ def other_drawbridge() -> list[Finding]:
         shown = (error.strerror or "it can't be run").lower()
     if shown == mine:
         return []
-    why = "Editors and terminals start that one. Parts of different versions may not understand each other."
+    why = "Editors and terminals start that one. Parts of different versions may not work together."
     title = f"{path} is not this Drawbridge: this is {mine}, that is {shown or 'a program without a version'}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

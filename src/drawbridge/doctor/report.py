@@ -45,7 +45,7 @@ def _safely(check: Check) -> list[Finding]:
     except BadSetting:
         return []  # the check of the settings names it
     except Exception as error:  # the other checks are worth more than a traceback
-        why = "Something may be wrong there, and doctor can't tell."
+        why = "Something may be wrong there, but doctor can't tell what."
         title = f"Could not check {check.name}: {type(error).__name__}."
         return [finding("check-failed", title, why, "Report this, with the output of `drawbridge info`.")]
 

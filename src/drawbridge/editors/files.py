@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None: the file does not exist.
+    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not exist.
 
     Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
     binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.

@@ -231,7 +231,7 @@ class Neovim:
                 try:
                     self._report(event, payload)
                 except (KeyError, TypeError, ValueError):
-                    logger.exception("An event from the Lua half could not be read: %s", event)
+                    logger.exception("An event from the plugin could not be read: %s", event)
 
     def _report(self, event: str, payload: dict[str, Any]) -> None:
         if event == "leaving":

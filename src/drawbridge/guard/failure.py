@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CLOSED = (
     "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny edits then "
-    '(fail = "closed"). Nothing was written. The person can see why in `drawbridge info` and in guard.log.'
+    '(fail = "closed"). Nothing was written. The user can see why in `drawbridge info` and in guard.log.'
 )
 
 

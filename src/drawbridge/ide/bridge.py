@@ -247,4 +247,4 @@ class Bridge:
                 logger.warning("the editor does not show the state of the bridge: %s", error)
 
     def _notify(self, message: str, level: Level = "warn") -> None:
-        self._tasks.start(self._editor.notify(message, level), "notifying the person")
+        self._tasks.start(self._editor.notify(message, level), "notifying the user")

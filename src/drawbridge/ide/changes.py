@@ -105,7 +105,7 @@ class Changes:
         self._tasks.start(in_turn(), what, lambda _: self._failed(problem))
 
     def _failed(self, problem: str) -> None:
-        self._tasks.start(self._editor.notify(problem, "warn"), "notifying the person")
+        self._tasks.start(self._editor.notify(problem, "warn"), "notifying the user")
 
     async def _wanted(self, event: ReviewWanted) -> None:
         try:

@@ -152,7 +152,7 @@ class Reviews:
             await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
-        """The proposal was decided on another surface, ``by`` someone: closes the editor's view. False: it was too late."""
+        """The proposal was decided on another surface, ``by`` someone: closes the editor's view. False if it was too late."""
         review = self._answer(id, by, decision)
         if review is not None:
             self._close_view(review)
@@ -327,7 +327,7 @@ class Reviews:
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
-    """The file's text after a change: ``expected`` at once, any other once it is stable. None: no write in time."""
+    """The file's text after a change: ``expected`` at once, any other once it is stable. None if it was not written in time."""
     clock = asyncio.get_running_loop().time
     deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0
     for step in itertools.count():

@@ -38,7 +38,9 @@ REVIEW_SECONDS: Final = 60.0
 """The longest wait for the answer about a review: git looks at all files of a directory."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
-EARLIER: Final = "The agent server is an earlier version, which shows no reviews in editors. Update and restart it."
+EARLIER: Final = (
+    "The agent server is an earlier version, which does not support reviews in editors. Update and restart it."
+)
 NO_ANSWER: Final = "The agent server has not answered in time. Run :DrawbridgeChanges to see what is left to decide."
 LOST: Final = "The connection to the agent server has ended. Run :DrawbridgeChanges to see what is left to decide."
 
@@ -80,7 +82,7 @@ class ServerLink:
         """Set while a server is connected that knows requests about reviews."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """A review has changed; None: it may have, since a server is connected again."""
+        """A review has changed, or may have changed (None) because a server is connected again."""
 
     async def run(self) -> None:
         """Connects to the newest server, and reconnects; runs until it is cancelled."""

@@ -51,9 +51,7 @@ def create(data: Path, name: str, given: Rights) -> int:
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
     where = f" in {', '.join(device.projects)}" if device.projects else ""
-    _say(
-        f"{device.name} ({device.id}) has the scope {device.scope}{where}, {until}. Its token is printed only this once:"
-    )
+    _say(f"{device.name} ({device.id}) has the {device.scope} scope{where}, {until}. Its token is shown only once:")
     Terminal(sys.stdout).write(f"{token}\n")
     return 0
 
@@ -156,7 +154,7 @@ def link(server: Running, code: str) -> str:
 
 def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> None:
     minutes = int(CODE_LIFETIME.total_seconds() // 60)
-    lines = [f"For one device, with the scope {scope}; valid for {minutes} minutes."]
+    lines = [f"Valid for one device and {minutes} minutes, with the {scope} scope."]
     lines += [*([LIMITS[scope]] if scope in LIMITS else []), ""]
     if server.loopback:
         lines += [*ALONE, ""]

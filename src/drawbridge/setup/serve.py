@@ -192,7 +192,7 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
     raise NoProgram(
-        f"Nothing was changed: the service manager of {platform} is not supported. Start `drawbridge serve` in another way."
+        f"The service manager of {platform} is not supported. Nothing was changed. Start `drawbridge serve` in another way."
     )
 
 
@@ -200,7 +200,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
-            f"Nothing was changed: this drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
+            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Nothing was changed. Install it "
             "permanently, for example with pipx, and run this again from there."
         )
     before, after = files.read(target.path), _marked(target.content())
@@ -218,7 +218,9 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     )
     if not target.available():
         lines = "; ".join(shlex.join(command) for command in commands)
-        notes.insert(0, f"The service manager does not respond here. Where it does, start the server with: {lines}")
+        notes.insert(
+            0, f"systemd or launchd can't be reached from this shell. In a login session of this user, run: {lines}"
+        )
     elif steps or not target.runs():
         steps.append(Run(target.path, tuple(map(tuple, commands))))
     made = record.load(target.path)

@@ -71,7 +71,7 @@ class WebSocket(Protocol):
     def limit_unfinished(self, size: int | None) -> None:
         """A message of which more than ``size`` bytes have come, and not the end, ends the WebSocket with 1009.
 
-        For peers that have not shown their token yet. None: the limit is ``ServerOptions.message_bytes`` again.
+        For peers that have not shown their token yet. With None, the limit is ``ServerOptions.message_bytes`` again.
         """
         ...
 

@@ -15,7 +15,7 @@ Request = Mapping[str, Any]
 LONGEST_PIECE: Final = 100
 """Characters of a marked part of the input."""
 
-UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it on the page or in an editor."
+UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
 
 
 def field(request: Request) -> str | None:

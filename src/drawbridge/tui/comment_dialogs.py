@@ -32,7 +32,7 @@ QUOTED: Final = 4
 """Lines of the code that are shown above the field; all of them are in the review."""
 
 UNSHOWABLE: Final = (
-    "The lines contain characters that a terminal can’t show: suggest a text on the page or in an editor."
+    "The lines contain characters that a terminal can’t show: write the suggestion in the web UI or in an editor."
 )
 
 

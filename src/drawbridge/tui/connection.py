@@ -77,7 +77,7 @@ class Connection:
             self._socket = await self._connect(address)
         except _Refused as refusal:
             held = (
-                " Name the file with the right one with --token-file."
+                " Use --token-file to name the file with the right token."
                 if address.token
                 else f" There is no token in {address.token_file}."
             )

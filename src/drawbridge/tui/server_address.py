@@ -145,7 +145,7 @@ def _token(path: Path, *, named: bool) -> str:
     except FileNotFoundError:
         if not named:
             return ""
-        raise BadSetting(f"There is no file {path} with a token. Nothing was sent.") from None
+        raise BadSetting(f"The token file {path} does not exist. Name the right one with --token-file.") from None
     except (OSError, UnicodeDecodeError) as error:
         why = (
             "it does not contain a token"

@@ -233,7 +233,7 @@ def test_an_attachment_that_the_agent_can_not_read_ends_the_turn_before_it_began
     (ended,) = stream.all(TurnEnded)
     assert (ended.ok, ended.code) == (False, "VALIDATION_FAILED")
     assert ended.error is not None
-    assert "film.mp4 (video/mp4) is neither a picture" in ended.error
+    assert "film.mp4 (video/mp4) is neither an image" in ended.error
     assert stream.told() == []
     assert not stream.conversation.turn_open
 
@@ -266,12 +266,12 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue.",
+            "The agent reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue.",
         ),
         (
             {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
+            "The agent reached its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
         ),
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},

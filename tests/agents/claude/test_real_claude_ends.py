@@ -224,7 +224,7 @@ async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: Me
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
     assert done.error == (
-        "Claude Code stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue."
+        "Claude Code reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue."
     )
 
 
@@ -234,7 +234,7 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
     async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
         done = await warm.turn("Read it")
     assert done.error is not None
-    assert done.error.startswith("Claude Code stopped at its budget: Reached maximum budget ($0.0001)")
+    assert done.error.startswith("Claude Code reached its budget: Reached maximum budget ($0.0001)")
 
 
 @pytest.mark.thorough
@@ -255,7 +255,7 @@ async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
         model.will_say(*[read(project / "poem.txt")] * 5)
         over = await third.turn("Read it")
     assert over.error is not None
-    assert over.error.startswith("Claude Code stopped at its budget")
+    assert over.error.startswith("Claude Code reached its budget")
     assert over.cost_usd == pytest.approx(one)
 
 

@@ -82,7 +82,7 @@ async def test_denied_it_leaves_the_file_as_it_is(demo: Session, project: Path) 
     ended = await decide(demo, question, Decision(allow=False, message="It shines already."))
     assert ended.ok
     assert (project / "README.md").read_text() == README
-    assert demo.heard.words.endswith("All right, `README.md` stays as it is. You told me: “It shines already.”")
+    assert demo.heard.words.endswith("All right, `README.md` stays as it is. You wrote: “It shines already.”")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ async def test_it_goes_on_where_it_was(project: Path) -> None:
     async with session(hasty(), project, resume=True) as demo:
         question = await asked(demo, "More")
         ended = await decide(demo, question, Decision(allow=True))
-    assert demo.heard.words.startswith("We continue where we stopped. You said: “More”.")
+    assert demo.heard.words.startswith("We continue where we left off. You said: “More”.")
     assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
 
 

@@ -60,7 +60,7 @@ async def test_a_write_in_a_mode_that_asks(at: Workstation) -> None:
     await hooked(at, recorded("claude", "UserPromptSubmit"), "default")
     state = BridgeState(4711, "token", CONNECTED, (os.getpid(),), unasked=CONNECTED)
     await at.editor.announce(state)
-    assert (await shown(at))[1].startswith("perhaps not: Claude Code wrote a file without asking")
+    assert (await shown(at))[1].startswith("possibly not: Claude Code wrote a file without asking")
 
 
 async def test_the_mode_of_another_agent_is_not_shown(at: Workstation) -> None:

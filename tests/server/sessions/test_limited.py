@@ -176,7 +176,7 @@ def test_what_claude_says_of_its_limits(limits: object, retry_at: float | None) 
     stream.result(is_error=True, result="You've hit your limit")
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
-    assert ended.error == "The agent was stopped by a limit of its account: You've hit your limit."
+    assert ended.error == "The agent reached an account limit: You've hit your limit."
 
 
 async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
@@ -190,7 +190,7 @@ async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
 
         async def slowly() -> None:
             passed[0] = 3600.0
-            await until(lambda: "it does not continue yet" in caplog.text, "the time at which it would continue")
+            await until(lambda: "it can't resume yet" in caplog.text, "the time at which it would continue")
             process.exit(0)
 
         monkeypatch.setattr(process, "stop", slowly)

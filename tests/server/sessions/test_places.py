@@ -34,7 +34,7 @@ async def problem_of(server: Server) -> str | None:
 async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_path: Path) -> None:
     phone = Client()
     async with narrowed(tmp_path) as (server, project):
-        with pytest.raises(ClientError, match="outside of the directories") as refused:
+        with pytest.raises(ClientError, match="outside the directories") as refused:
             await server.does(phone, "execute", project, prompt="go")
         assert refused.value.code == "INVALID_PATH"
         assert server.agent.processes == []
@@ -92,7 +92,7 @@ async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> N
         (await server.running(phone, project)).ends()
         os.rename(server.root / "one", server.root / "moved")
         (server.root / "one").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(ClientError, match="outside of the directories"):
+        with pytest.raises(ClientError, match="outside the directories"):
             await server.does(phone, "execute", project, prompt="again")
         assert server.agent.latest.prompts == ["go"]
         assert len(server.agent.processes) == 1
@@ -191,7 +191,7 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
         made = await client.ask("project_create", {"path": str(tmp_path / "work" / "outside"), "agent": "demo"})
     project = made["project_id"]
     async with processes.serving(data, "--no-tls", "--allow", tmp_path / "work" / "inside") as server:
-        assert "outside of the directories that the owner allows" in server.errors
+        assert "outside the directories that the owner allows" in server.errors
         async with server.client() as client:
             answer = await client.ask("execute", {"prompt": "/quick"}, project)
             assert (answer["type"], answer["data"]["code"]) == ("error", "INVALID_PATH")

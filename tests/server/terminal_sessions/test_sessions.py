@@ -224,7 +224,7 @@ async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
     async with session.asks(**COMMAND) as (_, question):
         await rig.answers(question, updated_input=ANOTHER)
         await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
-        assert rig.withdrawn(question) == [overruled.format("allowed as it was")]
+        assert rig.withdrawn(question) == [overruled.format("allowed unchanged")]
     async with session.asks(**COMMAND) as (_, question):
         await rig.answers(question)
         session.writes(used("t1", COMMAND), result("t1", toolDenialKind="user-rejected"))
@@ -236,7 +236,7 @@ async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
         await rig.answers(question, updated_input={**given, "content": "mine"})
         file.write_text("theirs")
         await session.reports("PostToolUse", tool_name="Write", tool_input=given)
-        assert rig.withdrawn(question) == [overruled.format("allowed with another text")]
+        assert rig.withdrawn(question) == [overruled.format("allowed with different text")]
 
 
 async def test_what_was_decided_and_done_is_not_mentioned_again(rig: SocketRig) -> None:

@@ -46,8 +46,8 @@ REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "t
 """Updates that a resumed session repeats; the history already has them."""
 
 STOPPED: Final = {
-    "max_tokens": "stopped at its limit of tokens. Send a prompt to continue.",
-    "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to continue.",
+    "max_tokens": "reached its token limit. Send a prompt to continue.",
+    "max_turn_requests": "reached its limit of requests in one turn. Send a prompt to continue.",
     "refusal": "refused to continue.",
 }
 
@@ -224,7 +224,7 @@ class AcpConversation:
             case wire.AUTH_REQUIRED:
                 return not_logged_in(self._name, fault.text)
             case wire.TOO_MANY_REQUESTS:
-                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached a limit of its account: {fault.text}")
+                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached an account limit: {fault.text}")
         return Failure(FAILED, fault.text)
 
     def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:

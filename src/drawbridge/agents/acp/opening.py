@@ -210,15 +210,15 @@ class Opening:
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
             there = ", ".join(choices.values[:10]) if choices else "none to choose"
-            raise AgentRefused(f"{self._name} has no {what} {wanted}; it has: {there}")
+            raise AgentRefused(f"{self._name} does not offer the {what} {wanted}. Available: {there}")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
         told = wire.read_as(Initialized, answer.result)
         if told is None:
-            raise AgentUnusable(FAILED, f"{self._name} could not be initialised: {wire.fault(answer.error).text}")
+            raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
-            spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
+            spoken = f"{self._name} supports version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
             raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
         return told.abilities
 

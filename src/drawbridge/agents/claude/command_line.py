@@ -125,7 +125,7 @@ def _check_word(name: str, value: str) -> None:
 
 def _check_model(name: str, value: str) -> None:
     if not MODEL_NAME.fullmatch(value):
-        raise _unusable(name, "it is not a model's name")
+        raise _unusable(name, "it is not the name of a model")
 
 
 def _check_rule(name: str, value: str) -> None:

@@ -441,9 +441,9 @@ class ClaudeConversation:
         """The CLI merges the message at the next tool result, or begins a turn with it after this one; either way it reports
         "idle" only after both (2.1.329)."""
         if not self._reports.steers:
-            raise AgentRefused(f"{self._name} takes no message while it works")
+            raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
-            raise NotAtWork(f"{self._name} is not at work at the moment")
+            raise NotAtWork(f"{self._name} is not working at the moment")
         message = {"role": "user", "content": prompts.content(text, attachments)}
         record()
         self._write({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": str(uuid.uuid4())})

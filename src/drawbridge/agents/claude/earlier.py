@@ -35,7 +35,7 @@ def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
     """The last ``limit`` messages, of ``size`` bytes at most, that were written between two times, before the offset ``end``
-    (None: the end of the file). Blocking. Empty if the directory has no such conversation.
+    (None for the end of the file). Blocking. Empty if the directory has no such conversation.
     """
     if not known(path, session_id):
         return Earlier((), None)

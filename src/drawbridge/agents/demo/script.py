@@ -27,10 +27,10 @@ WORD_SECONDS: Final = 0.03
 HELP: Final = """I am the demo agent: a script, not a model. Whatever you ask, I propose a small change to a file here and \
 wait for your yes or no. I also know:
 - `/ask`: I ask you a question with choices
-- `/slow 20`: I talk for 20 seconds, so that you can interrupt me
-- `/lines 1000`: I say so many lines at once
-- `/fail`: I end with an error; `/crash`: I die
-- `/quick`: I answer at once"""
+- `/slow 20`: I write for 20 seconds, so that you can interrupt me
+- `/lines 1000`: I write that many lines at once
+- `/fail`: I end with an error; `/crash`: I crash
+- `/quick`: I answer immediately"""
 
 
 class Interrupted(Exception):
@@ -171,7 +171,7 @@ class Agent:
                 return self._change(words)
 
     def _change(self, words: str) -> str:
-        hello = "We continue where we stopped. " if self._resumed else ""
+        hello = "We continue where we left off. " if self._resumed else ""
         self._resumed = False
         edit = demo_edits.for_prompt(words, os.getcwd())
         name = os.path.relpath(edit.input["file_path"])
@@ -179,7 +179,7 @@ class Agent:
         answer = self._may_i(edit.tool, edit.input)
         if answer.get("behavior") != "allow":
             self._tool_result(answer.get("message") or "No.", is_error=True)
-            return self._tell(f"All right, `{name}` stays as it is. You told me: “{answer.get('message') or 'no'}”")
+            return self._tell(f"All right, `{name}` stays as it is. You wrote: “{answer.get('message') or 'no'}”")
         given = answer.get("updatedInput") or edit.input
         problem = demo_edits.apply(edit.tool, given, os.getcwd())
         self._tool_result(problem or f"The file {given['file_path']} has been updated.", is_error=bool(problem))
@@ -223,7 +223,7 @@ class Agent:
             if self._interrupted and id not in self._answers:
                 self._write({"type": "control_cancel_request", "request_id": id})
                 raise Interrupted
-        answer = self._answers.pop(id, {"behavior": "deny", "message": "There is nobody to ask."})
+        answer = self._answers.pop(id, {"behavior": "deny", "message": "Nobody is available to ask."})
         for rule in answer.get("updatedPermissions") or []:
             self._mode = rule.get("mode", self._mode)
         return answer

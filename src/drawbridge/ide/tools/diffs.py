@@ -41,7 +41,7 @@ async def close_all_diff_tabs(context: ToolContext, arguments: NoArguments) -> C
 
 
 TOOLS = (
-    Tool("openDiff", "Propose a change to a file and wait until the person has decided.", OpenDiff, open_diff),
+    Tool("openDiff", "Propose a change to a file and wait until the user has decided.", OpenDiff, open_diff),
     Tool("close_tab", "Withdraw a proposal by its name.", CloseTab, close_tab),
     Tool("closeAllDiffTabs", "Withdraw all proposals from this agent.", NoArguments, close_all_diff_tabs),
 )

@@ -69,6 +69,6 @@ TOOLS = (
         open_diff,
     ),
     Tool("closeDiff", "Withdraw a proposal and get its text as it is now.", CloseDiff, close_diff),
-    Tool("acceptDiff", "Accept an open proposal as the person would.", DecideDiff, accept_diff),
-    Tool("rejectDiff", "Reject an open proposal as the person would.", DecideDiff, reject_diff),
+    Tool("acceptDiff", "Accept an open proposal as the user would.", DecideDiff, accept_diff),
+    Tool("rejectDiff", "Reject an open proposal as the user would.", DecideDiff, reject_diff),
 )

@@ -36,7 +36,7 @@ messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device that has uploaded a blob (None: the owner), and the blob's id: each device has its own."""
+"""The device that has uploaded a blob (None for the owner), and the blob's id: each device has its own."""
 
 
 class _Blob(Struct):
@@ -67,7 +67,7 @@ class Blobs:
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
         """Appends a piece at ``offset`` (bytes), where the last one ended; ``offset`` 0 restarts an unfinished blob.
 
-        ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
+        ``device``: the id of the device that sends it, or None for the owner. Raises ``ClientError``.
         """
         key = device, blob_id
         async with self._putting:

@@ -192,7 +192,9 @@ class Core:
         """An image that a prompt of the history names."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
-            raise ClientError("BLOB_NOT_FOUND", "The history has no such image, or no longer.", field="data.blob_id")
+            raise ClientError(
+                "BLOB_NOT_FOUND", "The history does not contain this image any more.", field="data.blob_id"
+            )
         return data
 
     def asks(self, agent: str) -> bool:
@@ -537,7 +539,7 @@ class Core:
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
         if files.image_type(data[:64]) is None:
-            text = "The file can't be shown: it is named like an image, and is none."
+            text = "The file can't be shown: it has the name of an image but is not one."
             raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
         return data
 
@@ -577,7 +579,7 @@ class Core:
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
         session = self._session_in_place(command.project_id)
         if not isinstance(session, TerminalSession):
-            raise ClientError("COMMENT_GONE", "No comments wait for the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent. Nothing was changed.")
         try:
             return await session.reviewed.withdraw_comments(client, session.id)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -588,9 +590,7 @@ class Core:
     ) -> Answer[messages.ReviewCommitted]:
         project = self._in_place(command.project_id)
         if not self.context.ceilings.commits:
-            text = (
-                "This server lets no client commit. Nothing was committed. Its owner can allow it with --allow-commit."
-            )
+            text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
             raise ClientError("VALIDATION_FAILED", "data.message: it is empty. Nothing was committed.", "data.message")
@@ -602,7 +602,7 @@ class Core:
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
         project = self._in_place(command.project_id)
         if not self.context.ceilings.pushes:
-            text = "This server lets no client push. Nothing was pushed. Its owner can allow it with --allow-push."
+            text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
         if command.pull_request is not None and not command.pull_request.title.strip():
             text = "data.pull_request.title: it is empty. Nothing was pushed."

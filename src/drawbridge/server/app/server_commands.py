@@ -286,7 +286,9 @@ class ServerCommands:
             text = "A device that is confined to some projects can't manage devices. Nothing was done."
             raise ClientError("PERMISSION_DENIED", text)
         if self._devices is None:
-            raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
+            raise ClientError(
+                "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
+            )
         return self._devices
 
     # agents

@@ -236,7 +236,9 @@ class Access:
     def pair(self, code: str, name: str | None) -> tuple[Device, str]:
         """Pairs a device by a one-time code. Returns the device and its token. Raises ``ClientError``."""
         if self._devices is None:
-            raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
+            raise ClientError(
+                "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
+            )
         try:
             return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
@@ -271,13 +273,13 @@ class Access:
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
             text = (
-                "The signature is for a certificate that is not this server's. If a proxy ends TLS, log in with a token; "
+                "The signature is for a certificate that is not this server's. If a proxy terminates TLS, log in with a token; "
                 "otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "This challenge was not signed with a key that the owner has authorised."
+            text = "This challenge was not signed with a key that the owner has authorized."
             if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
                 text = (
                     "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "
@@ -297,7 +299,7 @@ class Access:
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why a client that has signed in may not stay connected; None if it may."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
-            return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorised.")
+            return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorized.")
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)

@@ -347,8 +347,8 @@ def new_code(
     lifetime: timedelta | None = None,
     maker: Identity | None = None,
 ) -> str:
-    """Creates a code for a device of this name (None: the device chooses). ``maker``: the client that requests it; None for
-    the owner. The device never outlives a maker that expires.
+    """Creates a code for a device of this name (None if the device chooses its name). ``maker``: the client that requests it;
+    None for the owner. The device never outlives a maker that expires.
 
     Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is not.
     """

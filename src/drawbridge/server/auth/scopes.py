@@ -132,5 +132,5 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def out_of_scope(identity: Identity, needed: Scope, what: str, field: str | None = None) -> ClientError:
-    text = f"{what} needs the scope {needed}; {identity.name} has {identity.scope}. Nothing was done."
+    text = f"{what} requires the {needed} scope; {identity.name} has {identity.scope}. Nothing was done."
     return ClientError("OUT_OF_SCOPE", text, field, details={"scope": identity.scope, "needed": needed})

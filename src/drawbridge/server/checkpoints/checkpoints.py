@@ -230,7 +230,7 @@ class Checkpoints:
                     yield git
             except (GitFailed, OSError):
                 if self._folder is not None and not await asyncio.to_thread(self._folder.exists):
-                    raise NoCheckpoint("The project was removed meanwhile.") from None
+                    raise NoCheckpoint("The project was removed in the meantime.") from None
                 raise
 
     async def close(self) -> None:
@@ -256,7 +256,7 @@ class Checkpoints:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was cancelled: the project is closed.")
+            raise GitFailed("the checkpoint was canceled: the project is closed.")
         return collected.result()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:

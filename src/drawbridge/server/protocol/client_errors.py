@@ -37,7 +37,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "The signature is not for this challenge, not made with a key that the owner has authorised, or in the form of "
+        "The signature is not for this challenge, not made with a key that the owner has authorized, or in the form of "
         "an earlier version."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
@@ -78,7 +78,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
-    "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
+    "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),
     "EXECUTION_TIMEOUT": Kind("The run timed out.", retryable=True),
     "MEMORY_LIMIT": Kind(
         "The agent and the processes that it started used more memory than the owner allows, and were ended."
@@ -106,7 +106,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "`details.paths` names them. Nothing was changed."
     ),
     "NOTHING_TO_COMMIT": Kind("Nothing was kept in the review that the last commit does not contain."),
-    "BRANCH_EXISTS": Kind("There is a branch of this name. Nothing was committed."),
+    "BRANCH_EXISTS": Kind("A branch with this name already exists. Nothing was committed."),
     "COMMIT_BLOCKED": Kind(
         "The repository is in a state in which the kept changes can't be committed; `details.reason` has the reason as a "
         "word, `details.paths` the files, if it is about some. Nothing was changed."
@@ -115,7 +115,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "git or one of its hooks refused the commit; `details.output` has what they printed. Nothing was committed."
     ),
     "PUSH_BLOCKED": Kind(
-        "The branch can't be pushed, or no pull request be created; `details.reason` has the reason as a word. Nothing was "
+        "The branch can't be pushed, or no pull request can be created; `details.reason` has the reason as a word. Nothing was "
         "pushed."
     ),
     "PUSH_FAILED": Kind(
@@ -130,8 +130,10 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "SESSION_NOT_FOUND": Kind("The agent has no conversation with this id."),
     # approvals and blobs
-    "APPROVAL_NOT_FOUND": Kind("There is no approval with this id."),
-    "APPROVAL_RESOLVED": Kind("The approval was already resolved or withdrawn; `details` has who did it and how."),
+    "APPROVAL_NOT_FOUND": Kind("There is no approval request with this ID."),
+    "APPROVAL_RESOLVED": Kind(
+        "The approval request was already resolved or withdrawn; `details` shows by whom and how."
+    ),
     "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."

@@ -86,7 +86,7 @@ class Commenting:
             if sent is not None and not waiting:
                 text = "The drafts were already sent. Nothing was sent again."
             if not waiting and any(one.state == "waiting" for one in known):
-                sent, text = None, "The drafts already wait for the agent. Nothing was sent again."
+                sent, text = None, "The drafts are already waiting for the agent. Nothing was sent again."
             details = None if sent is None or waiting else {"run_id": sent.run_id}
             raise ClientError("COMMENT_GONE", text, field="data.drafts", details=details)
         if not any(one.state == "draft" for one in known):
@@ -173,11 +173,11 @@ class Commenting:
                 raise _invalid("resolved", "nothing else can be changed with it")
             return _resolved(comment, asker, resolved=command.resolved)
         if comment.by != asker.name and not asker.owns:
-            text = f"The comment is by {comment.by}. Only its author or a client with the scope admin can change it. "
+            text = f"The comment is by {comment.by}. Only its author or a client with the admin scope can change it. "
             text += "Nothing was changed."
             raise ClientError("OUT_OF_SCOPE", text, field="data.comment_id", details={"needed": "admin"})
         if comment.state == "waiting":
-            text = "The comment waits for the agent. Nothing was changed. Withdraw it first."
+            text = "The comment is waiting for the agent. Nothing was changed. Withdraw it first."
             raise ClientError("COMMENT_GONE", text, field="data.comment_id")
         if comment.state != "draft":
             text = "The comment was already sent. Nothing was changed. Write another one."
@@ -220,7 +220,7 @@ def _answer(
     return messages.updated("review_commented", _event(id, comment, asker), session, seq)
 
 
-NOT_AS_SHOWN: Final = "The lines are not as they were shown. Nothing was changed. Get the review again."
+NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Nothing was changed. Get the review again."
 
 
 def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:

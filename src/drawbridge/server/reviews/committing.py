@@ -160,7 +160,7 @@ async def commit(
         if not now:
             raise NothingToCommit
         if not now.keys() <= new.keys():
-            text = "a file is where a directory was, or the other way round"
+            text = "a file is where a directory was, or the other way around"
             raise Blocked("overlap", text, list(map(shown_path, now.keys() - new.keys())))
         await _prepare_index(git, lock, now, new)
         code, output = await _run(git, lock, head, tree, message, branch)
@@ -181,7 +181,7 @@ async def _check_name(git: Git, branch: str) -> None:
         raise BadBranch("It is not a valid name of a branch.", exists=False)
     code, _, _ = await git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
     if not code:
-        raise BadBranch("There is a branch of this name.", exists=True)
+        raise BadBranch("A branch with this name already exists.", exists=True)
 
 
 async def _check_state(git: Git, head: Head, branch: str | None) -> None:
@@ -301,7 +301,7 @@ async def _prepare_index(
     )
     lost = staged.keys() - {path for _, _, path in after} - new.keys()
     if lost:
-        text = "a staged file is where a directory is committed, or the other way round"
+        text = "a staged file is where a directory is committed, or the other way around"
         raise Blocked("overlap", text, list(map(shown_path, lost)))
     await asyncio.to_thread(_fill, copy, lock)
 

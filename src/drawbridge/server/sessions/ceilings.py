@@ -168,10 +168,10 @@ def check_allowed(
 ) -> None:
     """Checks that clients may allow this. Raises ``ClientError`` (PERMISSION_DENIED); the approval stays open then."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
-        text = "The owner does not let agents leave plan mode. The approval stays open."
+        text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, suggestions, usable) if remember else ():
-        text = f"The agent may not remember {above}. The approval stays open; decide without remember."
+        text = f'This server does not allow agents to remember {above}. The request is still open: answer it without "Always".'
         raise ClientError("PERMISSION_DENIED", text, field="data.remember")
 
 
@@ -190,9 +190,9 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
                     yield f"the mode {mode[:100]}"
             case {"type": "addDirectories", "directories": list() as directories}:
                 if not all(isinstance(path, str) and usable(path) for path in directories):
-                    yield "directories outside of the allowed ones"
+                    yield "directories outside the allowed ones"
             case _ if ceilings.tools or not _all_modes(ceilings):
-                yield "what this server does not understand"
+                yield "a suggestion that it does not understand"
 
 
 def _rule(suggested: object) -> str:

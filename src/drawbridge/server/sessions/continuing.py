@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
 
-PROMPT: Final = "The limit that stopped you was reset. Continue with what you were asked:\n\n"
+PROMPT: Final = "The limit that stopped you has been reset. Continue with what you were asked:\n\n"
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -79,7 +79,7 @@ class Continuing:
         if run.order.unprompted:  # there is no prompt to send again
             return
         if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
-            logger.warning("%s: it no longer continues by itself", self._data.id)
+            logger.warning("%s: the automatic resume was canceled", self._data.id)
             return
         order = run.order
         self._data.waiting = metadata.Waiting(
@@ -129,7 +129,7 @@ class Continuing:
         try:
             self._execute(order)
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("%s: it does not continue yet: %s", self._data.id, error)
+            logger.warning("%s: it can't resume yet: %s", self._data.id, error)
             self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._look_again(LOOK_SECONDS)
             return

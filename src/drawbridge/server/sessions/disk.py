@@ -104,13 +104,13 @@ class Disk:
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
         """Why ``more`` bytes of an agent exceed the owner's limits; None if they do not. Does not read the disk."""
         for what, used, limit, flag in (
-            ("The history of this project takes", self._size(id), self._sizes.project, "--max-history"),
-            ("The data of this server takes", self._total + self._rest, self._sizes.data, "--max-data"),
+            ("The history of this project uses", self._size(id), self._sizes.project, "--max-history"),
+            ("This server's data uses", self._total + self._rest, self._sizes.data, "--max-data"),
         ):
             if used + more > limit or used >= limit:
                 text = (
-                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB is allowed ({flag}). Existing data is kept. "
-                    "No run continues until the owner raises the limit, drops old history (--keep-mb), or deletes projects."
+                    f"{what} {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
+                    "No run continues until the owner raises the limit, deletes old history (--keep-mb), or deletes projects."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None

@@ -36,8 +36,8 @@ async def piece(
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece after a position (None: the first one). ``parts``: the session; None: all of the history. ``waited``: what
-    happened to its prompts in the queue.
+    """The piece after a position (None for the first one). ``parts``: the session, or None for all of the history. ``waited``:
+    what happened to its prompts in the queue.
 
     Raises ``ClientError``.
     """

@@ -368,7 +368,7 @@ def _outside() -> ClientError:
 def _private() -> ClientError:
     return ClientError(
         "FILE_PRIVATE",
-        "The file can't be shown: it is private, such as files that usually contain secrets.",
+        "The file can't be shown: it is private, for example because it usually contains secrets.",
         field="data.path",
     )
 

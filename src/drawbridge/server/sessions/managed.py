@@ -232,7 +232,7 @@ class ManagedSession(Session):
         try:
             self._worker.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not at work now. Nothing was sent. Try again in a moment, or send it as a prompt."
+            text = "The agent is not working now. Nothing was sent. Try again in a moment, or send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
             text = f"The message could not be sent into the run: {error}. Nothing was sent. Send it as a prompt."
@@ -436,7 +436,7 @@ class ManagedSession(Session):
         fields, seq = self._conversation.reset(asker)
         self.store.save()
         # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
-        self._worker.spawn(self._worker.end(), "ending the process of the former session")
+        self._worker.spawn(self._worker.end(), "ending the process of the previous session")
         # The specification has the state after the reply.
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 

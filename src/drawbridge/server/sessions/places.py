@@ -91,7 +91,7 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
         return False
 
 
-OUTSIDE = "This project is outside of the directories that the owner allows (--allow)."
+OUTSIDE = "This project is outside the directories that the owner allows (--allow)."
 GONE = "The directory of this project does not exist."
 
 

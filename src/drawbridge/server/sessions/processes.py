@@ -146,7 +146,7 @@ def started_at(pid: int) -> float | None:
 
 
 def is_same_process(pid: int, began: float | None) -> bool:
-    """Whether the process ``pid`` is the one that was started at ``began``; None: that is not known."""
+    """Whether the process ``pid`` is the one that was started at ``began``; None if that is not known."""
     started = started_at(pid)
     return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
 

@@ -153,7 +153,7 @@ class Projects:
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
         data = metadata.load(directory)
         if any(str(project.path) == data.path for project in others):
-            raise metadata.Damaged("another project has its path")
+            raise metadata.Damaged("another project already uses this path")
         project = ManagedSession(
             directory, data, History.open(directory / "logs", fsync=self._fsync), self._context, self._open_in_terminal
         )

@@ -112,7 +112,7 @@ class PromptFiles:
     def _check_room(self, more: int, in_use: Collection[str]) -> None:
         used = sum(bytes for _, bytes, id in self._stored() if id in in_use)
         if used + more > ALTOGETHER:
-            waiting = f" beside the {size(used)} of prompts that wait or run" if used else ""
+            waiting = f" beside the {size(used)} of queued and running prompts" if used else ""
             text = (
                 f"The files have {size(more)}{waiting}. A session keeps at most {size(ALTOGETHER)}. Nothing was sent."
             )

@@ -122,7 +122,7 @@ class Memory(Struct):
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:
-        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None: it could not be written).
+        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None if it could not be written).
         Agents' lines change nothing but ``seq``.
         """
         if self.seq == 0:

@@ -158,7 +158,7 @@ class RunQueue:
         self._runs.remove(run)
 
     def move(self, run: Run, before: Run | None) -> None:
-        """``before``: the run that follows it then; None: it is the last one."""
+        """``before``: the run that follows it then, or None if it is the last one."""
         if run is before:
             return
         self._runs.remove(run)

@@ -494,5 +494,7 @@ class Sessions:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions have."""
-    text = "This agent was started in a terminal and is controlled there. Only its approvals can be decided here."
+    text = (
+        "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
+    )
     return ClientError("NOT_SUPPORTED", text)

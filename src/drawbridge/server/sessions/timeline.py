@@ -102,7 +102,7 @@ async def page(
     position: str | None,
     limit: int,
 ) -> SessionMessagesPage:
-    """The end of the conversation before ``position``. ``agent``: whose own record is read; None: the client may not see it.
+    """The end of the conversation before ``position``. ``agent``: whose own record is read; None if the client may not see it.
 
     Raises ``ClientError``.
     """

@@ -42,7 +42,7 @@ NOBODY_ASKED = "Approvals are not possible between runs. Continue without this c
 
 
 class ModeSet(Struct, frozen=True):
-    """The mode that the process was given; None: the process has ended."""
+    """The mode that the process was given; None if the process has ended."""
 
     mode: str | None
 

@@ -240,7 +240,7 @@ class History:
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
-            raise NotPrivate(f"{path} is a symbolic link. A history needs a directory of its own. Nothing was written.")
+            raise NotPrivate(f"{path} is a symbolic link. A history needs its own directory. Nothing was written.")
         make_private_directory(path)
         try:
             return cls(Catalogue(path), fsync, symlink)
@@ -307,7 +307,7 @@ class History:
             except OSError as error:
                 raise HistoryNotWritten(
                     f"The message could not be written into the project's history: {_why(error)}. No part of it was "
-                    "stored; the history is unchanged. Fix the cause; the next message is written again.",
+                    "stored; the history is unchanged. Fix the cause; later messages are stored again.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record

@@ -172,13 +172,13 @@ class Outcomes:
             return None
         proposal = approval.request.proposal
         if proposal is None:
-            return "allowed as it was" if changed is not None and ran_with is not None else None
+            return "allowed unchanged" if changed is not None and ran_with is not None else None
         try:
             text = self._read(proposal.path)
         except UnusableFile:
             return None
         expected = changed_text(approval.request.tool_name, wanted, proposal.old_text)
-        return None if text == expected or expected is None else "allowed with another text"
+        return None if text == expected or expected is None else "allowed with different text"
 
 
 def _holds(after: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -291,7 +291,7 @@ class ReviewedDirectory:
         await self._prepare()
         left = self.comments.left
         if left is None or not left.is_open:
-            raise ClientError("COMMENT_GONE", "No comments wait for the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent. Nothing was changed.")
         if left.state == "given":
             raise ClientError("COMMENT_GONE", "The comments are on their way to the agent. Nothing was changed.")
         self.comments.withdraw(asker.name)

@@ -36,7 +36,8 @@ TOO_LONG: Final = (
 )
 
 WAITS: Final = (
-    "Other comments wait for an agent in this directory. Nothing was sent. Withdraw them to send all of them together."
+    "Other comments are waiting for an agent in this directory. Nothing was sent. Withdraw them to send all of them "
+    "together."
 )
 
 HANDS_OVER: Final = ("Stop", "UserPromptSubmit")

@@ -69,7 +69,7 @@ ELSEWHERE: Final = (
 HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended. Nothing was sent."
 
 ABOVE: Final = (
-    "This agent was started with more rights than the owner of this server lets clients use. "
+    "This agent was started with more permissions than the owner of this server lets clients use. "
     "Nothing was typed. Fork the session: the copy runs within the limits."
 )
 
@@ -258,7 +258,10 @@ class Prompts:
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if session.phase == "waiting":
-            text = "The agent is waiting for a decision, and Enter would be one. Nothing was typed; answer its approval first."
+            text = (
+                "The agent is waiting for a decision, and pressing Enter would answer it. Nothing was typed; answer its "
+                "request first."
+            )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
@@ -346,7 +349,7 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     if len(seen) > LONGEST:
         text = f"More than {LONGEST:,} characters can't be typed into a terminal. Nothing was typed; fork the session."
         raise ClientError("NOT_SUPPORTED", text, field=field)
-    return seen + " " if seen.endswith("\\") else seen  # the Enter after it would be a line end
+    return seen + " " if seen.endswith("\\") else seen  # the Enter after it would insert a line break
 
 
 def _is_typed(character: str) -> bool:

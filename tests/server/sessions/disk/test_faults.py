@@ -114,7 +114,7 @@ async def test_an_answer_that_can_not_be_written_is_refused(
                 with pytest.raises(ClientError) as refused:
                     await server.does(phone, "permission_response", id, approval_id=asked, decision=decision)
                 assert (refused.value.code, refused.value.retryable) == (code, True)
-                assert "the approval stays open" in refused.value.text
+                assert "the request stays open" in refused.value.text
         assert (process.answers, page.updates("permission_resolved")) == ([], [])
         await server.does(page, "permission_response", id, approval_id=asked, decision="deny")
         assert [decision.allow for _, decision in process.answers] == [False]
@@ -245,7 +245,7 @@ async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: P
         answer = {"approval_id": asked, "decision": "allow", "updated_input": much}
         refused = await client.ask("permission_response", answer, id)
         assert (refused["type"], refused["data"]["code"]) == ("error", "DISK_SPACE_LOW")
-        assert "the approval stays open" in refused["data"]["message"]
+        assert "the request stays open" in refused["data"]["message"]
 
         filler.unlink()
         assert (await client.ask("permission_response", answer, id))["type"] == "update"

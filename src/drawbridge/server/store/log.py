@@ -307,7 +307,7 @@ class History:
             except OSError as error:
                 raise HistoryNotWritten(
                     f"The message could not be written into the project's history: {_why(error)}. No part of it was "
-                    "stored; the history is unchanged. Fix the cause; later messages are stored again.",
+                    "stored; the history is unchanged. Fix the cause; new messages are then stored.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record

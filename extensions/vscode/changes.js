@@ -155,7 +155,7 @@ class Changes {
   /** @param {unknown} error */
   _failed(error) {
     this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
-    if (!(error instanceof Refused)) this._warn('the list of changes failed. The Drawbridge output channel has the reason');
+    if (!(error instanceof Refused)) this._warn('the list of changes failed. The Drawbridge output has the reason');
   }
 
   async _follow() {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -106,9 +105,7 @@ class ServerCommands:
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         identity, token = await self._entrance.by_code(command.code, command.name, client.address)
         if client.identity is None:
-            # If there are too many, the device has its token, and can connect later.
-            with contextlib.suppress(ClientError):
-                self._clients.let_in(client, identity)
+            self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
         return Answer(type="paired", data=paired)

@@ -78,6 +78,9 @@ LEAST_PER_DEVICE: Final = 4
 OWNER: Final = ""
 """The owner among the devices."""
 
+NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
+"""Stands for a device while it is being paired."""
+
 
 class ClientLimits(Struct, frozen=True):
     """Clients at once, of all and of one address; and prompts of one device per minute."""
@@ -154,7 +157,8 @@ class Entrance:
             return self._access.identify(token)
 
     async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
-        """Pairs a device. Returns it and its token. Raises ``ClientError``."""
+        """Pairs a device. Returns it and its token: there is room for it if it is admitted at once. Raises ``ClientError``; the
+        code is valid still if there is no room."""
         key = place(address)
         # One after the other: a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -162,7 +166,8 @@ class Entrance:
             if refused is not None:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
-                with self._counted(address, short=True):
+                # Before the code is used up: a device that is refused can try again with it.
+                with self._place_for_newcomer(address), self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
             except ClientError as error:
                 if error.code == "PAIRING_WRONG":
@@ -217,12 +222,7 @@ class Entrance:
 
     def admit(self, identity: Identity, address: str) -> None:
         """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there are too many."""
-        full = self._full(identity)
-        if full is not None:
-            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
-                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
-                self._note_refusal(code=full[0], device=identity.name or None, address=address)
-            raise ClientError("RESOURCE_LIMIT", full[1])
+        self._check_room(identity, address)
         if identity.device is not None:
             self._connects.take(identity.device, now())
         self._signed_in[identity.device or OWNER] += 1
@@ -232,6 +232,25 @@ class Entrance:
         self._signed_in[key] -= 1
         if not self._signed_in[key]:
             del self._signed_in[key]
+
+    @contextlib.contextmanager
+    def _place_for_newcomer(self, address: str) -> Iterator[None]:
+        """Keeps a place for the device that is being paired. Raises ``ClientError`` if there is none."""
+        self._check_room(NEWCOMER, address)
+        self._signed_in[NEWCOMER.device or OWNER] += 1
+        try:
+            yield
+        finally:
+            self.left(NEWCOMER)
+
+    def _check_room(self, identity: Identity, address: str) -> None:
+        """Raises ``ClientError`` if there are too many clients."""
+        full = self._full(identity)
+        if full is not None:
+            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
+                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
+                self._note_refusal(code=full[0], device=identity.name or None, address=address)
+            raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity) -> tuple[str, str] | None:
         """A code and a text if the device, or all of them, have as many clients as they may; None if there is room."""

@@ -46,6 +46,8 @@ class Reports:
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
+        self._is_moved = False
+        """The file has another path now, and is opened there once the read that is in progress has ended."""
         self._seen = False
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
@@ -62,9 +64,10 @@ class Reports:
         agent goes to a worktree (2.1.329): what was not read yet is read from there."""
         former = self.session.facts.transcript
         if self.session.hosted_by(process, path):
-            if path != former:
-                self._file = None
-            self._open_file()
+            if self._file is not None and self.session.facts.transcript != former:
+                self._is_moved = True
+            else:
+                self._open_file()
             self.session.save()
 
     def find_mode(self) -> None:
@@ -171,7 +174,13 @@ class Reports:
             # Of a long conversation only the end is read.
             title = await asyncio.to_thread(title_of, Path(self.session.facts.transcript))
             self.session.learn_title(title or "")
-        while more and self._file is not None:
+        while True:
+            if self._is_moved:
+                # Only now: the place where reading continues is that of the last entry in the history.
+                self._is_moved, self._file, more = False, None, True
+                self._open_file()
+            if not more or self._file is None:
+                break
             try:
                 lines, more = await asyncio.to_thread(self._file.read)
             except OSError as error:

@@ -16,6 +16,7 @@ from drawbridge.agents.claude import start_mode
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
+from drawbridge.server.terminal_sessions import reports as reports_module
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -410,6 +411,94 @@ async def test_a_new_agents_mode_is_that_of_its_start(
         else:
             assert (await refused(sending)).code == "PERMISSION_DENIED"
             assert await editor.line.receives_nothing()
+
+
+# Two terminals have the conversation open: ``claude --continue`` in the second one.
+
+
+@contextlib.asynccontextmanager
+async def second_terminal(session: Session, mode: str) -> AsyncIterator[None]:
+    """A process in that mode opens the conversation; it is gone in the end, without a report."""
+    first = session.pid
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    session.pid = process.pid
+    try:
+        await session.reports("SessionStart", source="resume", permission_mode=mode)
+        yield
+    finally:
+        session.pid = first
+        process.kill()
+        await process.wait()
+
+
+def mode_of(rig: SocketRig, session: Session) -> str | None:
+    found = rig.server.core.terminal_sessions.find(session.project)
+    return found.permission_mode if found else None
+
+
+@pytest.mark.parametrize("how", ["it closes the conversation", "it is killed"])
+@pytest.mark.parametrize(("stays", "leaves"), [("bypassPermissions", "default"), ("default", "bypassPermissions")])
+async def test_the_mode_is_that_of_the_terminal_that_stays(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str, stays: str, leaves: str
+) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    async with at_work(rig) as (session, editor):
+        await session.reports("Stop", permission_mode=stays)
+        async with second_terminal(session, leaves):
+            assert (await rig.info(session))["desk"]["permission_mode"] == leaves
+            if how == "it closes the conversation":
+                await session.reports("SessionEnd", permission_mode=None)
+        await until(lambda: mode_of(rig, session) == stays, "its mode")
+        sending = sends(rig, session)
+        if stays == "default":
+            await begins(session, editor)
+            await sending
+        else:
+            assert (await refused(sending)).code == "PERMISSION_DENIED"
+            assert await editor.line.receives_nothing()
+
+
+async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: SocketRig) -> None:
+    async with at_work(rig) as (session, editor):
+        async with second_terminal(session, "default"):
+            session.pid = CLAUDE
+            await session.reports("Stop", permission_mode="bypassPermissions")
+            session.writes({"type": "permission-mode", "permissionMode": "default"})
+            await session.reports("Notification", permission_mode=None)
+            assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
+        assert await editor.line.receives_nothing()
+
+
+@pytest.mark.parametrize("leaves", ["before the restart", "while no server runs"])
+async def test_the_terminal_that_stays_is_known_after_a_restart(tmp_path: Path, leaves: str) -> None:
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(tmp_path) as rig:
+            session = Session(rig, pid=CLAUDE)
+            await session.reports("Stop", permission_mode="bypassPermissions")
+            await longer.enter_async_context(second_terminal(session, "default"))
+            if leaves == "before the restart":
+                await session.reports("SessionEnd", permission_mode=None)
+        await longer.aclose()
+        async with socket_rig(tmp_path) as rig, neovim(rig, CLAUDE) as editor:
+            desk = (await rig.info(session))["desk"]
+            assert (desk["state"], desk["permission_mode"]) == ("finished", "bypassPermissions")
+            assert desk["prompts"], "it is in the terminal of that editor"
+            assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
+            assert await editor.line.receives_nothing()
+
+
+async def test_both_terminals_are_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(tmp_path) as rig:
+            session = Session(rig, pid=CLAUDE)
+            await session.reports("Stop", permission_mode="bypassPermissions")
+            await longer.enter_async_context(second_terminal(session, "default"))
+        async with socket_rig(tmp_path) as rig:
+            assert mode_of(rig, session) == "default"
+            await longer.aclose()
+            await until(lambda: mode_of(rig, session) == "bypassPermissions", "the mode of the other terminal")
+            assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
 # What is typed.

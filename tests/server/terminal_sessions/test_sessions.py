@@ -16,6 +16,7 @@ import pytest
 
 from drawbridge.agents import catalog
 from drawbridge.guard import calls
+from drawbridge.server.sessions import processes
 from drawbridge.server.terminal_sessions import hook_events, transcript_file
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
@@ -457,6 +458,16 @@ async def test_a_program_that_is_gone_without_a_word_has_ended(rig: SocketRig, m
     await session.reports("Stop")
     process.kill()
     await process.wait()
+    await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
+
+
+async def test_a_program_whose_number_another_one_has_now_has_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session = Session(rig)
+    await session.reports("Stop")
+    monkeypatch.setattr(processes, "started_at", lambda pid: 0.0)
     await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
 
 

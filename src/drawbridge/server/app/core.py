@@ -448,7 +448,7 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
+            options=self._allowed(command.options, project, command.agent or project.data.agent),
             attachments=tuple(attachments),
         )
         if not attachments:
@@ -472,10 +472,10 @@ class Core:
         await project.settle()  # nothing may come between this and the prompt
         return project.execute(order, client, queue=command.queue)
 
-    def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
+    def _allowed(self, options: Options, project: ManagedSession, agent: str) -> Options:
         """The settings of a run: each as the client requests it, or else the project's default; never above the ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
-        asked = msgspec.structs.replace(usual, **wishes)
+        asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
@@ -570,7 +570,7 @@ class Core:
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=self._allowed(Options(), project.data.options, project.data.agent),
+                options=self._allowed(Options(), project, project.data.agent),
             )
             return await project.submit_review(order, command.drafts, command.text, client)
         except (NoCheckpoint, GitFailed, OSError) as error:

@@ -158,7 +158,18 @@ class ManagedSession(Session):
     @property
     def permission_mode(self) -> str:
         """The mode that the running agent reports; without one, that of the next run."""
-        return self._mode or self.data.options.permission_mode or usual_mode(self._context.ceilings)
+        next_mode = self.usual_options(self.data.agent).permission_mode
+        return self._mode or next_mode or usual_mode(self._context.ceilings)
+
+    def usual_options(self, agent: str) -> base.Options:
+        """The options of a run with this agent if its prompt chooses none: the project's; in a conversation in which the agent
+        has changed its mode, with that mode, if clients may choose it."""
+        options, changed = self.data.options, self.data.session_mode
+        if changed is None or changed.session_id != self.memory.session_id or self._conversation.is_of_another(agent):
+            return options
+        if not self._context.offers(changed.mode, agent):  # the owner has changed what is allowed
+            return options
+        return msgspec.structs.replace(options, permission_mode=changed.mode)
 
     @property
     def busy(self) -> bool:
@@ -627,6 +638,8 @@ class ManagedSession(Session):
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
+            if "permission_mode" in chosen:
+                self.data.session_mode = None
             self.store.save()
             self.publish_state()
 
@@ -681,12 +694,13 @@ class ManagedSession(Session):
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
         self._context.at_work[self.id] = self.stop_for
-        agent, options = self._agent_of(run.order), run.order.options or self.data.options
+        agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the former agent was at work, so it is before this in the history.
             self._change_agent(titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
+        options = run.order.options or self.usual_options(agent)
         try:
             self._context.disk.check(self.id)
             options = self._context.granted(str(self.path), self._context.within(options, agent))
@@ -808,12 +822,14 @@ class ManagedSession(Session):
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def _keep_mode(self, mode: str) -> None:
-        """The agent has changed its mode: by itself, or by a decision. Its next process continues in it. What it reports first
-        is the mode that it was started in, perhaps for one prompt only."""
-        if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
+        """The agent has changed its mode: by itself, or by a decision. Its next process continues this conversation in it, if
+        clients may choose that mode; another conversation does not. What it reports first is the mode that it was started in,
+        perhaps for one prompt only."""
+        session_id = self.memory.session_id
+        if self._mode is None or mode == self._mode or not session_id or not self._context.offers(mode, self._agent):
             return
         self._worker.mode_changed(mode)
-        self.data.options = msgspec.structs.replace(self.data.options, permission_mode=mode)
+        self.data.session_mode = metadata.SessionMode(session_id, mode)
         self.store.save()
 
     def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:

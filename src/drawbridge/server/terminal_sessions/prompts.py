@@ -149,8 +149,10 @@ class Receiver(Protocol):
     """What ``Prompts`` uses of its ``TerminalSession``, which is above it."""
 
     id: str
-    pid: int | None
     ended: bool
+
+    @property
+    def pid(self) -> int | None: ...
 
     @property
     def memory(self) -> Memory: ...
@@ -250,7 +252,10 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        self._tasks.start(self._send(sent, sending), what, failed=sending.set_exception).add_done_callback(ended)
+        sent_to = self._session.pid  # the process whose state was checked
+        self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
+            ended
+        )
         return sending
 
     def _check(self) -> None:
@@ -266,18 +271,18 @@ class Prompts:
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
 
-    async def _send(self, sent: Sent, sending: asyncio.Future[str]) -> None:
+    async def _send(self, sent: Sent, pid: int | None, sending: asyncio.Future[str]) -> None:
         try:
-            sending.set_result(await self._type(sent))
+            sending.set_result(await self._type(sent, pid))
         except (ClientError, DrawbridgeError) as error:
             sending.set_exception(error)
 
-    async def _type(self, sent: Sent) -> str:
+    async def _type(self, sent: Sent, pid: int | None) -> str:
         """Returns the turn that the agent has started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
-            await self._terminals.type(self._session.pid, sent.text)
+            await self._terminals.type(pid, sent.text)
             async with asyncio.timeout(BEGIN_SECONDS):
                 return await self._begun
         except ClientError as error:

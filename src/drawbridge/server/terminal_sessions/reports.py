@@ -13,7 +13,6 @@ from typing import Final
 
 from drawbridge.agents.claude import start_mode, transcript
 from drawbridge.agents.claude.sessions import title_of
-from drawbridge.core.private_files import process_alive
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.terminal_sessions.session import Process, TerminalSession
 from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
@@ -46,8 +45,8 @@ class Reports:
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
-        self._is_moved = False
-        """The file has another path now, and is opened there once the read that is in progress has ended."""
+        self._path = ""
+        """The path of the file, as it was reported."""
         self._seen = False
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
@@ -62,24 +61,18 @@ class Reports:
     def set_process(self, process: Process, path: str) -> None:
         """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
         agent goes to a worktree (2.1.329): what was not read yet is read from there."""
-        former = self.session.facts.transcript
         if self.session.hosted_by(process, path):
-            if self._file is not None and self.session.facts.transcript != former:
-                self._is_moved = True
-            else:
+            if self._file is None:  # else only once the read that is in progress has ended
                 self._open_file()
             self.session.save()
 
-    def find_mode(self) -> None:
-        """Finds out in which mode the agent was started: it reports that only with its first prompt."""
-        if self.session.pid is not None:
-            finding = self._find_mode(self.session.pid)
-            self._finding = self._tasks.start(finding, f"{self.session.id}: finding its permission mode")
+    def find_mode(self, pid: int) -> None:
+        """Finds out in which mode the agent's process was started: it reports that only with its first prompt."""
+        self._finding = self._tasks.start(self._find_mode(pid), f"{self.session.id}: finding its permission mode")
 
     async def _find_mode(self, pid: int) -> None:
         mode = await asyncio.to_thread(start_mode.of_process, pid, self.session.path)
-        if self.session.pid == pid:
-            self.session.started_in(mode)
+        self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
         """Returns when all reports until now were processed, or the session is closed."""
@@ -90,11 +83,13 @@ class Reports:
             await asyncio.wait([self._finding])
 
     def _open_file(self) -> None:
-        if self._file is not None or not self.session.facts.transcript:
+        path = self.session.facts.transcript
+        self._file, self._path = None, path
+        if not path:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = checked(self.session.facts.transcript, session_id, self.session.facts.config)
+            path = checked(path, session_id, self.session.facts.config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
@@ -138,8 +133,10 @@ class Reports:
         session = self.session
         if session.pid is None or session.ended:
             return
-        if not process_alive(session.pid):
-            session.leave(session.pid)
+        gone = [process.pid for process in session.processes if not process.is_alive]
+        for pid in gone:
+            session.leave(pid)
+        if gone:
             session.save()
             return
         session.tick()
@@ -175,10 +172,11 @@ class Reports:
             title = await asyncio.to_thread(title_of, Path(self.session.facts.transcript))
             self.session.learn_title(title or "")
         while True:
-            if self._is_moved:
-                # Only now: the place where reading continues is that of the last entry in the history.
-                self._is_moved, self._file, more = False, None, True
+            if self._path != self.session.facts.transcript:
+                # It has moved, or the process that had it has left. Only now: the place where reading continues is that
+                # of the last entry in the history.
                 self._open_file()
+                more = True
             if not more or self._file is None:
                 break
             try:

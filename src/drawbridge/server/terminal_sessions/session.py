@@ -100,21 +100,37 @@ class Process(Struct, frozen=True):
     background: bool = False
 
 
-class Facts(Struct):
-    """The state of a session that is stored for a restart, beside its metadata."""
+class ProcessFacts(Struct):
+    """What an agent's process has reported about itself. ``pid``: None if no process is known."""
 
     pid: int | None = None
     began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): after a reboot the number may be another program's."""
+    """When the process ``pid`` was started (seconds since 1970): the number may be another program's later."""
     transcript: str = ""
     permission_mode: str | None = None
-    sent: Sent | None = None
     background: bool = False
     config: str = ""
 
+    @property
+    def is_alive(self) -> bool:
+        return self.pid is not None and process_alive(self.pid) and is_same_process(self.pid, self.began)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another process has the number now."""
+        return self.pid is not None and process_alive(self.pid) and not is_same_process(self.pid, self.began)
+
+
+class Facts(ProcessFacts):
+    """The state of a session that is stored for a restart, beside its metadata. Its own fields are about the process that has
+    reported last; ``others``: the other processes that have the conversation open."""
+
+    sent: Sent | None = None
+    others: tuple[ProcessFacts, ...] = ()
+
 
 class TerminalSession(Session):
-    """``directory`` contains its metadata and its history. ``pid``: the agent's process, as far as known."""
+    """``directory`` contains its metadata and its history."""
 
     def __init__(
         self,
@@ -131,15 +147,13 @@ class TerminalSession(Session):
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
-        self.facts = facts
-        self.pid = facts.pid
-        self._pids: dict[int, None] = {}
-        """The processes that have the conversation open: ``claude --continue`` in a second terminal opens the same one."""
+        self.facts = msgspec.convert(facts, ProcessFacts, from_attributes=True)
+        """The process that has reported last, of those that have the conversation open."""
+        self._beside = list(facts.others)
+        """The other ones, the latest last: ``claude --continue`` in a second terminal opens the same conversation."""
         self._reporting: int | None = None
         """The process whose hook has reported last."""
         self.ended = False
-        self.in_background = facts.background
-        """The agent's daemon hosts it; it has no terminal of its own."""
         self.continued_in: str | None = None
         """The session that continues this one, which the person has moved to the background."""
         self.turn: Turn | None = None
@@ -183,20 +197,43 @@ class TerminalSession(Session):
         return "finished" if self.turn is None and not self.background else "working"
 
     @property
+    def pid(self) -> int | None:
+        """The agent's process, as far as known."""
+        return self.facts.pid
+
+    @property
+    def in_background(self) -> bool:
+        """The agent's daemon hosts it; it has no terminal of its own."""
+        return self.facts.background
+
+    @property
+    def processes(self) -> Sequence[ProcessFacts]:
+        """Those that have the conversation open, as far as known."""
+        return [*self._beside, self.facts]
+
+    @property
     def permission_mode(self) -> str | None:
         """The agent's permission mode, also of before a restart; None if the agent has not reported it."""
         return self.facts.permission_mode
 
-    def _set_mode(self, mode: str | None) -> None:
-        """``mode``: as reported; without one the mode has not changed. It is saved at once: prompts depend on it."""
-        if mode and mode != self.permission_mode:
-            self.facts.permission_mode = mode
-            self.save()
+    def _set_mode(self, pid: int | None, mode: str | None) -> None:
+        """``mode``: as the process reports it; without one the mode has not changed. It is saved at once: prompts depend on
+        it."""
+        for process in self.processes:
+            if process.pid == pid and mode and mode != process.permission_mode:
+                process.permission_mode = mode
+                self.save()
 
-    def started_in(self, mode: str | None) -> None:
+    def _forget_mode(self, pid: int | None) -> None:
+        for process in self.processes:
+            if process.pid == pid:
+                process.permission_mode = None
+                self.save()
+
+    def started_in(self, pid: int, mode: str | None) -> None:
         """``mode``: the one in which the agent's process was started, unless it has reported another one since."""
-        if self.permission_mode is None:
-            self._set_mode(mode)
+        if any(process.pid == pid and process.permission_mode is None for process in self.processes):
+            self._set_mode(pid, mode)
             self.publish_state()
 
     @property
@@ -205,8 +242,13 @@ class TerminalSession(Session):
         return self.turn is None or self.turn.resting is not None
 
     def is_using(self, session_id: str) -> bool:
-        alive = not self.ended and (self.pid is None or process_alive(self.pid))
+        alive = not self.ended and (self.pid is None or self.is_open)
         return alive and self.memory.session_id == session_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process that is known has the conversation open."""
+        return not self.ended and any(process.is_alive for process in self.processes)
 
     def _details(self) -> dict[str, Any]:
         mode = self.permission_mode
@@ -328,9 +370,8 @@ class TerminalSession(Session):
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode:
             # What the conversation's file says is about the process before it.
-            self.facts.permission_mode = None
-            self.save()
-        self._set_mode(event.permission_mode)
+            self._forget_mode(self._reporting)
+        self._set_mode(self._reporting, event.permission_mode)
         agent = event.agent_id
         if handed is None and event.hook_event_name in HANDS_OVER:
             self.handover.settle()
@@ -380,7 +421,7 @@ class TerminalSession(Session):
 
     def _others(self, pid: int | None) -> list[int]:
         """The processes beside ``pid`` that have the conversation open."""
-        return [one for one in self._pids if one != pid and process_alive(one)]
+        return [one.pid for one in self.processes if one.pid is not None and one.pid != pid and one.is_alive]
 
     def leave(self, pid: int | None) -> None:
         """A process has ended, or has closed the conversation; another terminal may have it open."""
@@ -389,9 +430,8 @@ class TerminalSession(Session):
         if pid is None or not others:
             self.end()
             return
-        self._pids = dict.fromkeys(others)
-        if self.pid == pid:
-            self.pid = others[-1]
+        stay = [one for one in self.processes if one.pid in others]
+        self.facts, self._beside = stay[-1], stay[:-1]
         for approval in self.approvals:
             if self.approvals.surfaces(approval)[0].pid == pid:
                 self.withdraw(approval, ENDED)
@@ -401,7 +441,7 @@ class TerminalSession(Session):
 
     def end(self) -> None:
         """The agent's program has ended."""
-        self._pids.clear()
+        self._beside.clear()
         self.handover.end()
         self._over("interrupted")
         self.ended = True
@@ -409,7 +449,9 @@ class TerminalSession(Session):
 
     def move(self, continued_in: str | None) -> None:
         """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
-        if not self.ended:
+        if self._others(self.pid):  # another terminal has it open
+            self.leave(self.pid)
+        elif not self.ended:
             self.handover.end()
             self._over("completed", quiet=True)
             self.ended, self.continued_in = True, continued_in
@@ -582,21 +624,23 @@ class TerminalSession(Session):
 
     def hosted_by(self, process: Process, path: str) -> bool:
         """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
-        pid, background = process.pid, process.background
-        self.pid, self.in_background = pid, background
-        self._pids[pid] = None
-        if (pid, path, process.config) == (self.facts.pid, self.facts.transcript, self.facts.config):
-            return False
-        # Another process may have been started in another mode, which it has yet to report.
-        mode = self.permission_mode if pid == self.facts.pid else None
-        self.facts = Facts(pid, started_at(pid), path, mode, background=background, config=process.config)
-        return True
+        former, known = self.facts, next((one for one in self.processes if one.pid == process.pid), None)
+        if known is None or known.is_replaced:
+            # It may have been started in another mode, which it has yet to report.
+            known = ProcessFacts(process.pid, started_at(process.pid))
+        now = (path, process.config, process.background)
+        is_new = known is not former or now != (known.transcript, known.config, known.background)
+        known.transcript, known.config, known.background = now
+        open_before = [] if self.ended or former.pid is None else [former]
+        self._beside = [one for one in (*self._beside, *open_before) if one.pid != process.pid]
+        self.facts = known
+        return is_new
 
     def save(self) -> None:
         """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
-        self.facts.sent = self.prompts.sent
+        facts = Facts(**msgspec.structs.asdict(self.facts), sent=self.prompts.sent, others=tuple(self._beside))
         try:
-            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -609,11 +653,15 @@ class TerminalSession(Session):
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
-        lives = self.pid is not None and process_alive(self.pid) and is_same_process(self.pid, self.facts.began)
-        if self.pid is None or lives:
+        # What was active is taken for that of the process that has reported last.
+        goes_on, alive = self.facts.is_alive, [one for one in self.processes if one.is_alive]
+        if self.pid is None or goes_on:
             open_before = carried(self.history, self.memory.approvals)
-        if lives:
+        if goes_on:
             continues = next(reversed(self.memory.unfinished), None)
+        if alive:
+            self.facts = alive[-1]
+        self._beside = alive[:-1]
         self.store.recover([approval.id for approval in open_before.approvals], continues)
         self.restore(open_before)
         if continues is not None and self.turn is None:
@@ -621,7 +669,7 @@ class TerminalSession(Session):
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
-        self.ended = not (self.approvals if self.pid is None else lives)
+        self.ended = not (self.approvals if self.pid is None else alive)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
         self.handover.load()
@@ -733,7 +781,8 @@ class TerminalSession(Session):
         """
         match entry:
             case transcript.Mode(mode):
-                self._set_mode(mode)
+                if not self._beside:  # else it may be about another process; each reports its own with its hooks
+                    self._set_mode(self.pid, mode)
             case transcript.Context():
                 self._handed(entry)
             case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:

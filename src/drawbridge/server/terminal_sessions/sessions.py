@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
-from drawbridge.core.private_files import make_private_directory, process_alive
+from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
@@ -81,7 +81,7 @@ class TerminalSessions:
     def open_in_terminal(self, session_id: str) -> bool:
         """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the background."""
         session = self.find(TERMINAL_PREFIX + session_id)
-        return session is not None and not session.ended and session.pid is not None and process_alive(session.pid)
+        return session is not None and session.is_open
 
     def _beginning_with(self, session_id: str) -> str | None:
         return next((session.id for session in self if session.id.startswith(TERMINAL_PREFIX + session_id)), None)

@@ -195,7 +195,7 @@ def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Lef
     if event.hook_event_name in hook_events.MAY_BEGIN:
         reports.session.reviewed.expect_nothing(reports.session.id)
     if event.is_new_process and not event.permission_mode:
-        reports.find_mode()
+        reports.find_mode(pid)
     if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
         reports.session.save()
 

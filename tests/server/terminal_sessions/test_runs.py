@@ -18,6 +18,7 @@ from drawbridge.server.terminal_sessions.transcript_file import moved_to
 from tests.waiting import until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
+from .test_prompts import prompts
 from .test_sessions import prompt, result, said, told, used
 
 SHELL: Message = {"id": "b1", "type": "shell", "status": "running", "command": "npm run dev"}
@@ -200,6 +201,25 @@ async def test_a_copied_conversation_is_not_taken_for_new_runs(rig: SocketRig) -
     await session.reports("Notification")
     assert await state(rig, session) == "finished"
     assert ends(rig)[1:] == [("next", "interrupted")]
+
+
+async def test_a_copys_earlier_prompts_are_not_in_its_first_run(rig: SocketRig) -> None:
+    """The left arrow in ``claude`` makes such a copy, whose earlier prompts have the new prompt's id."""
+    session = Session(rig)
+    await session.reports("SessionStart", source="fork")
+    await session.reports("UserPromptSubmit", prompt="New")
+    session.writes(
+        prompt("Old"),
+        said("once"),
+        prompt("Older"),
+        prompt("[Request interrupted by user]"),
+        prompt("New"),
+        said("done"),
+    )
+    await session.reports("Stop", last_assistant_message="done")
+    assert [words for words, _, run in prompts(rig, session) if run != session.turn] == ["Old", "Older"]
+    assert [words for words, _, run in prompts(rig, session) if run == session.turn] == ["New"]
+    assert ends(rig) == [(session.turn, "completed")]
 
 
 async def test_a_summary_does_not_begin_a_run(rig: SocketRig) -> None:

@@ -299,7 +299,7 @@ class Prompts:
     def begun(self, turn: str, prompt: str) -> str:
         """The agent starts on a prompt; its text as it was sent, else as it is."""
         sent = self.sent
-        if sent is None or letters(PASTE_MARK.sub("", prompt)) != letters(sent.text):
+        if sent is None or not same_words(sent.text, prompt):
             return prompt
         if sent.review is not None:
             self._session.submitted(sent.review, turn, sent.by)
@@ -372,6 +372,11 @@ def _with_ancestors(pid: int) -> Iterator[int]:
 def _chosen(options: Options) -> bool:
     """Something about how the agent is to run."""
     return msgspec.structs.replace(options, partial_messages=False) != Options()
+
+
+def same_words(prompt: str, reported: str) -> bool:
+    """Whether the agent reports this prompt."""
+    return letters(PASTE_MARK.sub("", reported)) == letters(PASTE_MARK.sub("", prompt))
 
 
 def letters(text: str) -> str:

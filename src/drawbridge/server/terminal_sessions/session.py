@@ -57,7 +57,15 @@ from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, car
 from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
-from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Prompts, Sent, Terminals, typeable
+from drawbridge.server.terminal_sessions.prompts import (
+    HAS_ENDED,
+    MAYBE_TYPED,
+    Prompts,
+    Sent,
+    Terminals,
+    same_words,
+    typeable,
+)
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.server.terminal_sessions.turn import Background, Turn
 
@@ -164,6 +172,8 @@ class TerminalSession(Session):
         self.directory = directory
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
+        self._is_copy = False
+        """It is a copy of another conversation, and the file has no prompt of its own yet."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -377,6 +387,8 @@ class TerminalSession(Session):
             self.handover.settle()
         if event.hook_event_name not in ("SessionEnd", "Notification"):
             self.ended, self.continued_in = False, None
+        if event.hook_event_name == "SessionStart":
+            self._is_copy = event.source == hook_events.COPIED
         match event.hook_event_name:
             case "SessionStart" if event.source != "compact":
                 if not self._others(pid):
@@ -816,8 +828,9 @@ class TerminalSession(Session):
 
     def _prompted(self, entry: transcript.Prompt) -> None:
         """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
-        if self.turn is not None and (self.turn.has(entry.turn) or self.turn.prompt == entry.text):
-            self.turn.recorded = True
+        is_current = self.turn is not None and self.turn.has(entry.turn)
+        if self.turn is not None and (self._is_same(entry) if self._is_copy else is_current or self._is_same(entry)):
+            self.turn.recorded, self._is_copy = True, False
         before = self.turn is not None and not self.turn.recorded
         if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
             if self.turn is None or not self.turn.has(entry.turn):
@@ -828,11 +841,16 @@ class TerminalSession(Session):
             self._keep(self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)
         else:
-            run = entry.turn if entry.turn and entry.turn not in self._past else entry.uuid
+            run = entry.turn if entry.turn and entry.turn not in self._past and not is_current else entry.uuid
             self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
             self._past[run] = None
+
+    def _is_same(self, entry: transcript.Prompt) -> bool:
+        """Whether the current turn was begun with this prompt. Its id does not tell that in a copy of a conversation: the CLI
+        writes the earlier prompts with the id of the first new one (2.1.329)."""
+        return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
         """``line``: of the conversation's file, as ``add_entry`` has them interpreted."""

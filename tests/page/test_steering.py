@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.processes import Server
 
+from .agent import wake_up
 from .conftest import page_of, project_in, serving
 from .rig import Browser
 
@@ -79,6 +80,18 @@ def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_p
         person.clicks("button:has-text('Cancel auto-resume')")
         person.sees(".project .state", "Last run failed")
         person.loses("button:has-text('Cancel auto-resume')")
+
+
+@pytest.mark.thorough
+def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(browser: Browser, address: str) -> None:
+    alarm = datetime.now(UTC) + timedelta(minutes=30)
+    with browser.person(address) as person:
+        person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
+        person.sees(".project .state", "Scheduled until")
+        person.sees(".run .state", "Scheduled until")
+        person.clicks("button:has-text('Cancel schedule')")
+        person.sees(".project .state", "Ready")
+        person.loses("button:has-text('Cancel schedule')")
 
 
 @pytest.mark.thorough

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.page.agent import wake_up
 from tests.server.processes import Server
 
 from .conftest import make_project
@@ -54,6 +56,17 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
         await person.presses("escape", "s")
         await person.sees("Last run failed")
         await person.loses("Resumes at")
+
+
+@pytest.mark.thorough
+async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, directory: Path) -> None:
+    alarm = datetime.now() + timedelta(minutes=30)
+    async with attached(server, directory) as person:
+        await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
+        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel)")
+        await person.presses("escape", "s")
+        await person.sees("Ready")
+        await person.loses("Scheduled until")
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:

@@ -299,6 +299,13 @@ class OffersReported(Struct, frozen=True):
     offers: AgentOffers
 
 
+class ScheduleChanged(Struct, frozen=True):
+    """The agent has scheduled turns without a prompt, which begin only as long as its process lives. ``until``: the time of
+    the last one, in seconds since 1970; it may have passed. None: nothing is scheduled."""
+
+    until: float | None
+
+
 class Exited(Struct, frozen=True):
     """The last event: the whole process group has ended. ``code``: negative for a signal. ``stderr``: its last part."""
 
@@ -312,6 +319,7 @@ Event: TypeAlias = (
     | ModeChanged
     | StateReported
     | OffersReported
+    | ScheduleChanged
     | Question
     | QuestionCancelled
     | TurnBegun

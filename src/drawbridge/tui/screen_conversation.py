@@ -117,7 +117,7 @@ class ConversationScreen(Screen[None]):
         self._expect_review(conversation)
         self.tick()
         card = self.card
-        waits = wording.resumes_at(self._client.project or {})
+        waits = wording.waits_until(self._client.project or {})
         keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
         if keys != self._keys:  # the line of keys is only rebuilt when the keys change
             self._keys = keys
@@ -237,7 +237,7 @@ class ConversationScreen(Screen[None]):
             case "accept" | "reject" | "edit" | "always":
                 return card is not None and card.may_answer and not card.is_settled
             case "stop":
-                goes_on = conversation and (conversation.run or wording.resumes_at(self._client.project or {}))
+                goes_on = conversation and (conversation.run or wording.waits_until(self._client.project or {}))
                 return bool(goes_on) and self._client.may("agent_interrupt") and not in_terminal
             case "stop_all":
                 running = conversation and (conversation.run or conversation.queue)
@@ -386,8 +386,8 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         return "Thinking" if conversation.thinking else "Working", "$accent"
     if problem := project.get("problem"):
         return wording.one_line(problem), "$no"
-    if until := wording.resumes_at(project):
-        return f"Resumes at {until} (s: cancel)", "$soft"
+    if waits := wording.waits_until(project):
+        return f"{waits} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
         return "Last run failed", "$no"
     return "Ready", "$soft"

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation } from '../../../web/src/state/conversation.ts';
-import { clock, liftedWords, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
+import { clock, liftedWords, listed, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
 import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 
 const NOW = new Date('2026-03-04T10:00:00Z');
@@ -21,6 +21,12 @@ test('how a project stands is said in the word that matters most', () => {
   assert.equal(said({ desk: { state: 'waiting', in_terminal: true } }), 'Waiting in terminal');
   assert.equal(said({ desk: { state: 'ended', continued_in: 'desk_x' } }), 'Continued in the background');
   assert.equal(said({ desk: { state: 'working', background_tasks: 1 } }), 'Working in the background');
+  assert.equal(said({ scheduled_until: LATER }), `Scheduled until ${clock(LATER)}`);
+  assert.equal(said({ state: 'EXECUTING', scheduled_until: LATER }), 'Working');
+  assert.equal(
+    listed({ approvals: [], state: 'IDLE', scheduled_until: LATER, review: { files: 2 } }).words,
+    `2 files to review · scheduled until ${clock(LATER)}`,
+  );
   assert.equal(said({}), 'Ready');
 });
 
@@ -33,6 +39,7 @@ test('a mode shows that its agent does not ask', () => {
 test('a limit has the time at which it resets', () => {
   assert.equal(liftedWords(LATER, NOW), `Limit resets at ${clock(LATER, NOW)}.`);
   assert.match(clock('2026-03-06T12:30:00Z', NOW), /^[^\d]+ \d/, 'another day has its name');
+  assert.match(clock('2026-03-11T12:30:00Z', NOW), /11/, 'the same weekday of the next week has its date');
   assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');
 });
 

@@ -213,6 +213,9 @@ export class Foot {
           kill={run && this.isStuck(run.run_id) && interrupt && may('agent_kill') ? this.kill : undefined}
           stopAll={run && queue > 0 && interrupt && may('queue_remove') ? () => this.stop(true) : undefined}
           cancelResume={!run && project.continues_at && interrupt ? () => this.stop() : undefined}
+          cancelSchedule={
+            !run && !project.continues_at && project.scheduled_until && interrupt ? () => this.stop() : undefined
+          }
         />
         {this.rights()}
       </>

@@ -37,6 +37,7 @@ from drawbridge.agents.base import (
 from drawbridge.agents.claude import prompts, results
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.claude.reports import TODO_TOOL, Reports
+from drawbridge.agents.claude.schedule import Schedule
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader, proposal
 from drawbridge.agents.results import FAILED, Costs, Failure
@@ -143,6 +144,7 @@ class ClaudeConversation:
         self._steered = False
         """Whether a message was sent into the turn: its first result may not be the last."""
         self._reports = Reports(state)
+        self._schedule = Schedule()
         self._last_answer: bytes | None = None
         """The main agent's latest line with an answer: its size is that of the context."""
         self._retrying = False
@@ -208,7 +210,7 @@ class ClaudeConversation:
         said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
         self._waited_for.clear()
-        said += self._reports.ended()
+        said += [*self._reports.ended(), *self._schedule.ended()]
         if self.turn_open:
             said.append(self._died(code, stderr, fault))
         said.append(Exited(code, stderr))
@@ -221,6 +223,8 @@ class ClaudeConversation:
         match message.type:
             case "stream_event":
                 return [line, *self._retried()] if self._retrying else [line]
+            case "user":
+                return [line, *self._schedule.answered(data)]
             case "system":
                 return [line, *self._system(message, data)]
             case "result":
@@ -237,6 +241,7 @@ class ClaudeConversation:
         """The model has answered."""
         self._api_error = message.error if isinstance(message.error, str) else None
         found = self._retried()
+        self._schedule.called(data)
         if message.parent_tool_use_id is None:
             self._last_answer = data
             if TODO_TOOL in data:

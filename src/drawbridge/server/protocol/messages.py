@@ -237,6 +237,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues by itself."""
+    scheduled_until: str | None = None
+    """When the last run begins that the agent has scheduled itself. Its process is kept until then."""
     title: str = ""
     """Of its current session: the name that a person gave it, or else its first prompt."""
     problem: str | None = None

@@ -191,6 +191,7 @@ class ManagedSession(Session):
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": instant_of(self.continuing.at),
+            "scheduled_until": instant_of(self._worker.scheduled_until),
             "problem": self._context.places.problem(self.path),
         }
 
@@ -352,10 +353,14 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays. A run that would continue by itself does not."""
+        """Asks the agent to stop this turn; its process stays. What would continue by itself does not: a run after a limit, or
+        what an idle agent has scheduled, which ends with its process."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
+        if self.run is None and self._worker.scheduled_until is not None:
+            self._worker.spawn(self._worker.end(), "ending what an agent has scheduled")
+            return None
         run = self._running()
         if run.state is State.QUEUED:
             self._give_up_slot()
@@ -775,6 +780,8 @@ class ManagedSession(Session):
                 self._mode_known(mode, offered)
             case base.StateReported() | base.OffersReported():
                 self._about_itself(report)
+            case base.ScheduleChanged():
+                self.publish_state()
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):

@@ -36,6 +36,9 @@ LOOK_BACK_SECONDS: Final = 5.0
 
 LONGEST_ERROR = 2_000
 
+LATE_SECONDS: Final = 60.0
+"""How late a scheduled turn may begin: a machine that was suspended needs a moment."""
+
 DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
 
 NOBODY_ASKED = "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
@@ -63,6 +66,7 @@ Report: TypeAlias = (
     | base.ModeChanged
     | base.StateReported
     | base.OffersReported
+    | base.ScheduleChanged
     | base.Question
     | base.QuestionCancelled
     | base.TurnBegun
@@ -137,6 +141,8 @@ class Worker:
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
+        self._scheduled_until: float | None = None
+        """As in ``ScheduleChanged``."""
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
@@ -265,6 +271,9 @@ class Worker:
                 self._report(event)
             case base.StateReported() | base.OffersReported():
                 self._report(event)
+            case base.ScheduleChanged(until):
+                self._scheduled_until = until
+                self._report(event)
             case base.Question() if run is not None:
                 self._report(event)
             case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
@@ -296,6 +305,7 @@ class Worker:
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
+        self._unscheduled()
         self._report(ModeSet(None))
         self._context.idle.forget(self)
         run, self._given = self._given, None
@@ -315,6 +325,7 @@ class Worker:
         self._run = None
         if self._watch is not None:
             self._watch.cancel()
+        self._forget_past_schedule(run)
         if self._process is not None:
             self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
@@ -433,8 +444,21 @@ class Worker:
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
+        self._unscheduled()
         self._report(ModeSet(None))
         return process
+
+    def _forget_past_schedule(self, run: Run) -> None:
+        """``run`` is over. What was scheduled for a time before it has begun; what was scheduled for a time in it is due."""
+        until, now = self._scheduled_until, time.time()
+        if until is not None and until <= now:
+            self._scheduled_until = now if now - until < time.monotonic() - run.started_at else None
+
+    def _unscheduled(self) -> None:
+        """The process has ended or will end, and its agent's schedule with it."""
+        if self._scheduled_until is not None:
+            self._scheduled_until = None
+            self._report(base.ScheduleChanged(None))
 
     async def _leave(self, process: base.AgentProcess | None) -> None:
         if process is not None:
@@ -444,12 +468,25 @@ class Worker:
             finally:
                 self._leaving.remove(process)
 
+    @property
+    def scheduled_until(self) -> float | None:
+        """When the last turn begins that the agent has scheduled, in seconds since 1970; None if that has passed."""
+        until = self._scheduled_until
+        return until if until is not None and time.time() < until else None
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether its process is needed for a turn that the agent has scheduled, perhaps for this moment."""
+        return self._scheduled_until is not None and time.time() < self._scheduled_until + LATE_SECONDS
+
     def cool(self) -> None:
         """The idle process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
-        else:
-            self.spawn(self.end(), "ending an idle process")
+            return
+        if self.is_scheduled:
+            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
+        self.spawn(self.end(), "ending an idle process")
 
     async def close(self) -> None:
         """Ends the process and those that are ending, because the server shuts down."""

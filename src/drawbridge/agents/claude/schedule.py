@@ -1,0 +1,112 @@
+"""What Claude Code has scheduled for itself: wake-ups and jobs, which its process begins without a prompt. Pure.
+
+Nothing in the stream announces them, so they are read from the calls of the tools and their results (measured with
+2.1.329). A job that ends by itself is not reported either: it ends with its time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from drawbridge.agents.base import Output, ScheduleChanged
+from drawbridge.agents.reported import MOST, decoded, name_of
+
+WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
+
+TOOLS: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
+"""Lines of type ``assistant`` without any of these bytes are not decoded."""
+
+RECURS_SECONDS: Final = 7 * 86_400.0
+"""A recurring job runs for the last time this long after its first time."""
+
+LATEST: Final = 32_503_680_000.0
+"""The year 3000, in seconds since 1970. A later time is not one of the CLI's."""
+
+
+class _Block(Struct):
+    type: Any = None
+    id: Any = None
+    tool_use_id: Any = None
+    name: Any = None
+    is_error: Any = None
+
+
+class _Message(Struct):
+    content: Raw = Raw(b"[]")
+
+
+class _Line(Struct):
+    message: _Message
+    tool_use_result: Any = None
+
+
+class Schedule:
+    """The schedule of one process."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, str] = {}
+        """Calls without a result, by their id → the tool; the latest."""
+        self._wake_up: float | None = None
+        """A wake-up replaces the one before."""
+        self._jobs: dict[str, float] = {}
+        """Jobs by their id → the last time that each begins a turn."""
+
+    @property
+    def until(self) -> float | None:
+        """The time of the last turn that is known to be scheduled."""
+        times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
+        return max(times, default=None)
+
+    def called(self, data: bytes) -> None:
+        """Reads a line of type ``assistant``."""
+        if not any(tool in data for tool in TOOLS):
+            return
+        for block in _blocks(decoded(data, _Line)):
+            if block.type == "tool_use" and isinstance(block.id, str) and block.name in (WAKE_UP, CREATE, DELETE):
+                self._calls[block.id] = block.name
+                if len(self._calls) > MOST:
+                    del self._calls[next(iter(self._calls))]
+
+    def answered(self, data: bytes) -> list[Output]:
+        """Reads a line of type ``user``: the result of a call."""
+        if not self._calls:
+            return []
+        line = decoded(data, _Line)
+        before = self.until
+        for block in _blocks(line):
+            tool = self._calls.pop(block.tool_use_id, None) if isinstance(block.tool_use_id, str) else None
+            result = line.tool_use_result if line is not None else None
+            if tool is not None and block.is_error is not True and isinstance(result, dict):
+                self._changed(tool, result)
+        return [] if self.until == before else [ScheduleChanged(self.until)]
+
+    def ended(self) -> list[Output]:
+        """The process has ended, and its schedule with it."""
+        if self.until is None:
+            return []
+        self._wake_up = None
+        self._jobs.clear()
+        return [ScheduleChanged(None)]
+
+    def _changed(self, tool: str, result: dict[str, Any]) -> None:
+        id = name_of(result.get("id"))
+        if tool == WAKE_UP:
+            self._wake_up = _time(result.get("scheduledFor"))  # 0 once the agent has cancelled it
+        elif id is not None and tool == DELETE:
+            self._jobs.pop(id, None)
+        elif id is not None and len(self._jobs) < MOST:
+            first = _time(result.get("nextFireAt"))
+            if first is not None:
+                self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
+
+
+def _blocks(line: _Line | None) -> list[_Block]:
+    return (decoded(line.message.content, list[_Block]) or []) if line is not None else []
+
+
+def _time(milliseconds: Any) -> float | None:
+    """Seconds since 1970."""
+    is_time = isinstance(milliseconds, int | float) and 0 < milliseconds < 1000 * LATEST
+    return milliseconds / 1000 if is_time else None

@@ -23,6 +23,8 @@ from drawbridge.agents.base import (
     Dialect,
     Event,
     Output,
+    Question,
+    QuestionCancelled,
     Replied,
     Steers,
 )
@@ -76,6 +78,8 @@ class Process(asyncio.SubprocessProtocol):
         self._stderr = Tail(STDERR_LIMIT)
         self._fault: str | None = None
         self._replies: dict[str, asyncio.Future[str | None]] = {}
+        self._questions: set[str] = set()
+        """The ids of those that are open."""
         self._tasks = BackgroundTasks(logger)
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
@@ -95,6 +99,7 @@ class Process(asyncio.SubprocessProtocol):
     def answer(self, question_id: str, decision: Decision) -> None:
         self._conversation.answer(question_id, decision)
         self._flush()
+        self._closed_question(question_id)
 
     def interrupt(self) -> None:
         self._conversation.interrupt()
@@ -181,6 +186,11 @@ class Process(asyncio.SubprocessProtocol):
             if isinstance(item, Broken):
                 self._fail(item.fault)
                 continue
+            if isinstance(item, Question):
+                self._questions.add(item.question_id)
+                self._pipe.waits(for_decision=True)
+            elif isinstance(item, QuestionCancelled):
+                self._closed_question(item.question_id)
             try:
                 self._emit(item)
             except Exception:  # an internal error must not cost the rest of the agent's output
@@ -190,6 +200,12 @@ class Process(asyncio.SubprocessProtocol):
             self._quiet.clear()
         else:
             self._quiet.set()
+
+    def _closed_question(self, question_id: str) -> None:
+        if question_id in self._questions:
+            self._questions.remove(question_id)
+            if not self._questions:
+                self._pipe.waits(for_decision=False)
 
     # The end of the process.
 

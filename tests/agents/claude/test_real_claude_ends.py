@@ -115,6 +115,34 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
     await eventually(lambda: not lives(pid) and not lives(command), "the end of both")
 
 
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
+    project: Path, model: MessagesStub
+) -> None:
+    """By itself it takes the end of its input as a denial, and asks its model what to do then."""
+    model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
+    server = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).parents[1] / "server_to_kill.py"),
+        "Touch it",
+        str(project),
+        str(programs.claude()),
+        "unanswered",
+        env=claude_rig.environment(model),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    pid = int(await server.stdout.readline())
+
+    server.kill()
+    await server.communicate()
+
+    await eventually(lambda: not lives(pid), "its end")
+    assert len(model.requests) == 1
+    assert not (project / "log").exists()
+
+
 async def command_of(claude: int) -> int:
     """The ``tail`` that it runs."""
     found: list[int] = []

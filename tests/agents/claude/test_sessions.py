@@ -69,6 +69,18 @@ def test_a_later_change_of_directory_is_ignored(tmp_path: Path) -> None:
     assert not sessions.known(tmp_path / "site/a", ONE)
 
 
+@pytest.mark.parametrize("worktree", [".claude/worktrees/fix", "../fix"], ids=["created", "elsewhere"])
+def test_a_conversation_that_has_moved_to_a_worktree_is_found(tmp_path: Path, worktree: str) -> None:
+    """Claude Code moves its file to the directory of the worktree's conversations."""
+    project = tmp_path / "project"
+    conversation(Path(os.path.normpath(project / worktree)), ONE, [*lines(project, "Fix it"), *lines(worktree)])
+    assert sessions.known(project, ONE)
+    assert sessions.title(project, ONE) == "Fix it"
+    assert not sessions.known(tmp_path / "another", ONE)
+    listed = [one.session_id for one in sessions.listed(project, 10)]
+    assert listed == ([ONE] if worktree.startswith(".claude") else []), "not all of the machine's files are read"
+
+
 def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
     """The directory is behind the prompt in its line."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))

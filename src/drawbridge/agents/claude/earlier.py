@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Earlier, EarlierMessage
 from drawbridge.agents.claude import transcript
-from drawbridge.agents.claude.sessions import directory_of, known
+from drawbridge.agents.claude.sessions import file_of, known
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
@@ -40,9 +40,7 @@ def messages(
     if not known(path, session_id):
         return Earlier((), None)
     try:
-        file = os.open(
-            directory_of(path) / f"{session_id}.jsonl", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        )
+        file = os.open(file_of(path, session_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return Earlier((), None)
     try:

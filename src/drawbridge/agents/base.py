@@ -306,6 +306,12 @@ class ScheduleChanged(Struct, frozen=True):
     until: float | None
 
 
+class DirectoryChanged(Struct, frozen=True):
+    """The agent works in this directory from now on. One that does not report it works in that of its launch."""
+
+    directory: str
+
+
 class Exited(Struct, frozen=True):
     """The last event: the whole process group has ended. ``code``: negative for a signal. ``stderr``: its last part."""
 
@@ -320,6 +326,7 @@ Event: TypeAlias = (
     | StateReported
     | OffersReported
     | ScheduleChanged
+    | DirectoryChanged
     | Question
     | QuestionCancelled
     | TurnBegun

@@ -268,6 +268,8 @@ class Painter:
         words += [wording.money(data["cost_usd"])] if data.get("cost_usd") else []
         bad = outcome in ("failed", "timeout")
         yield self._rule(" · ".join(words), width, Style(color=self.palette.no if bad else self.palette.soft))
+        if data.get("directory"):
+            yield from self.plain(f"Worked in {data['directory']}", width, self.palette.soft)
         if data.get("error"):
             lifted = wording.lifted(data["retry_at"], datetime.now(UTC)) if data.get("retry_at") else ""
             yield from self.plain(f"{data['error']} {lifted}".rstrip(), width, self.palette.no)

@@ -16,6 +16,7 @@ from drawbridge.agents.base import (
     AskedBy,
     Attachment,
     Decision,
+    DirectoryChanged,
     Exited,
     ModeChanged,
     Question,
@@ -662,3 +663,24 @@ def test_what_is_not_text_is_left_out_of_a_question() -> None:
     stream.ask(agent_id=7, decision_reason={"type": "x"}, blocked_path=["/"])
     [question] = stream.all(Question)
     assert (question.asked_by, question.reason, question.blocked_path) == (None, None, None)
+
+
+def test_the_directory_in_which_it_works_is_reported() -> None:
+    stream = Stream()
+
+    def moves() -> list[str]:
+        return [event.directory for event in stream.all(DirectoryChanged)]
+
+    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    assert moves() == ["/p"]
+    stream.say(
+        type="user", message={}, tool_use_result={"worktreePath": "/p/.claude/worktrees/wt", "message": "Created"}
+    )
+    assert moves()[1:] == ["/p/.claude/worktrees/wt"]
+    stream.say(
+        type="user", message={}, tool_use_result={"worktreePath": "/p/.claude/worktrees/wt", "restoredCwd": "/p"}
+    )
+    for odd in ('"worktreePath"', {"worktreePath": 1}, {"worktreePath": "relative"}, ["worktreePath"]):
+        stream.say(type="user", message={}, tool_use_result=odd)
+    assert moves()[2:] == ["/p"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.base import DirectoryChanged
 from drawbridge.server.checkpoints import checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
@@ -203,3 +204,26 @@ async def test_a_large_file_with_a_filter_is_named_to_the_client(
             await server.does(phone, "run_revert", project, run_id=run)
         assert (refused.value.code, "poem.txt" in refused.value.text) == ("CHECKPOINT_NOT_FOUND", True)
         assert (directory / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_a_run_in_another_work_tree_says_so(tmp_path: Path) -> None:
+    """Its changes are not the project's, so without that they would seem to be none."""
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, before = await a_run(server, phone, line="two\n")
+        worktree = server.root / "one" / ".claude" / "worktrees" / "fix"
+        worktree.mkdir(parents=True)
+        (worktree / ".git").write_text("gitdir: elsewhere")
+        process = server.agent.latest
+        process.heard(DirectoryChanged(str(worktree)))
+        _, inside = await a_run(server, phone, line="")
+        process.heard(DirectoryChanged(str(server.root / "one" / "src")))
+        _, after = await a_run(server, phone, line="")
+
+        async def directory(run: str) -> str | None:
+            changes = (await server.does(phone, "run_changes", project, run_id=run))["data"]
+            found: str | None = changes.get("directory")
+            return found
+
+        assert [await directory(run) for run in (before, inside, after)] == [None, str(worktree), None]
+        assert [run.get("directory") for run in phone.updates("run_finished")] == [None, str(worktree), None]

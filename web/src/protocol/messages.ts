@@ -218,10 +218,10 @@ export type ReviewPushed = { commit: string; remote: string; branch: string; out
 /** A part of the input to look at twice: `start` to `end` of the text in `field`, in UTF-16 code units; both 0 if the whole field is meant. `field`: its name in `input`, with a dot before a nested one; empty if none has it. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** `diff`: unified; `truncated` if it, or `files`, does not fit into a message. */
-export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; truncated: boolean };
+/** `diff`: unified; `truncated` if it, or `files`, does not fit into a message. `directory`: as `RunFinished` has it. */
+export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; truncated: boolean; directory?: string | null };
 
-export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null };
+export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
 /** A run that is active (`position` 0) or waits in the queue. `prompt` is its beginning. The record `seq` of the history has all of it (`prompt_edited` after an edit); `cut` if there is more. `by` and `client_id`: the client that sent it. `attachments`: how many. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };

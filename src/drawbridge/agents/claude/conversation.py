@@ -22,6 +22,7 @@ from drawbridge.agents.base import (
     AskedBy,
     Attachment,
     Decision,
+    DirectoryChanged,
     Exited,
     ModeChanged,
     NotAtWork,
@@ -37,7 +38,7 @@ from drawbridge.agents.base import (
 from drawbridge.agents.claude import prompts, results
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.claude.reports import TODO_TOOL, Reports
-from drawbridge.agents.claude.schedule import Schedule
+from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader, proposal
 from drawbridge.agents.results import FAILED, Costs, Failure
@@ -72,6 +73,7 @@ class Message(Struct, gc=False):
     task_id: Any = None
     subagent_type: Any = None
     command_uuid: Any = None
+    cwd: Any = None
     parent_tool_use_id: Any = None
     mode: Any = msgspec.field(name="permissionMode", default=None)
 
@@ -103,6 +105,19 @@ class _OpenQuestion(Struct, frozen=True):
     suggestions: Raw
 
 
+class _Move(Struct):
+    worktreePath: Any = None  # noqa: N815 - the CLI's own names
+    restoredCwd: Any = None  # noqa: N815
+
+
+class _Moves(Struct):
+    tool_use_result: _Move
+
+
+WORKTREE: Final = b'"worktreePath"'
+"""Lines of type ``user`` without these bytes are not decoded for a change of the directory."""
+
+_moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
 _request: Final = msgspec.json.Decoder(_Request)
 _reply: Final = msgspec.json.Decoder(_Reply)
@@ -145,6 +160,8 @@ class ClaudeConversation:
         """Whether a message was sent into the turn: its first result may not be the last."""
         self._reports = Reports(state)
         self._schedule = Schedule()
+        self._directory: str | None = None
+        """In which the agent works, as far as it has been reported."""
         self._last_answer: bytes | None = None
         """The main agent's latest line with an answer: its size is that of the context."""
         self._retrying = False
@@ -224,7 +241,7 @@ class ClaudeConversation:
             case "stream_event":
                 return [line, *self._retried()] if self._retrying else [line]
             case "user":
-                return [line, *self._schedule.answered(data)]
+                return [line, *self._schedule.answered(data), *self._moved(data)]
             case "system":
                 return [line, *self._system(message, data)]
             case "result":
@@ -241,7 +258,8 @@ class ClaudeConversation:
         """The model has answered."""
         self._api_error = message.error if isinstance(message.error, str) else None
         found = self._retried()
-        self._schedule.called(data)
+        if any(tool in data for tool in SCHEDULING):
+            self._schedule.called(data)
         if message.parent_tool_use_id is None:
             self._last_answer = data
             if TODO_TOOL in data:
@@ -260,7 +278,8 @@ class ClaudeConversation:
         match message.subtype:
             case "init":
                 begun = self._begun()
-                return [*found, *self._in_session(message.session_id), *self._in_mode(message.mode), *begun]
+                there = [*self._in_session(message.session_id), *self._in_mode(message.mode)]
+                return [*found, *there, *begun, *self._in_directory(message.cwd)]
             case "session_state_changed":
                 return [*found, *self._in_state(message.state)]
             case "status":
@@ -308,6 +327,23 @@ class ClaudeConversation:
 
     def _in_mode(self, mode: object) -> list[Output]:
         return [ModeChanged(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
+
+    def _moved(self, data: bytes) -> list[Output]:
+        """The agent has entered a git worktree, or left it, if this is the result of such a call."""
+        if WORKTREE not in data:
+            return []
+        try:
+            result = _moves.decode(data).tool_use_result
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return []
+        return self._in_directory(result.restoredCwd or result.worktreePath)
+
+    def _in_directory(self, directory: object) -> list[Output]:
+        found = words(directory, LONGEST_PATH)
+        if found is None or not found.startswith("/") or "\0" in found or found == self._directory:
+            return []
+        self._directory = found
+        return [DirectoryChanged(found)]
 
     def _result(self, data: bytes) -> list[Output]:
         try:

@@ -15,7 +15,7 @@ from drawbridge.agents.reported import MOST, decoded, name_of
 
 WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
-TOOLS: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
+SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
 """Lines of type ``assistant`` without any of these bytes are not decoded."""
 
 RECURS_SECONDS: Final = 7 * 86_400.0
@@ -61,8 +61,6 @@ class Schedule:
 
     def called(self, data: bytes) -> None:
         """Reads a line of type ``assistant``."""
-        if not any(tool in data for tool in TOOLS):
-            return
         for block in _blocks(decoded(data, _Line)):
             if block.type == "tool_use" and isinstance(block.id, str) and block.name in (WAKE_UP, CREATE, DELETE):
                 self._calls[block.id] = block.name

@@ -518,6 +518,7 @@ class Core:
             changes = await project.checkpoints.changes(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
+        changes = msgspec.structs.replace(changes, directory=project.memory.elsewhere.get(command.run_id))
         return Answer(type="run_changes", project_id=project.id, data=changes)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:

@@ -390,6 +390,9 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     input_tokens: int | None = None
     """The tokens that the models have read, those from a cache included, if the agent reports them."""
     output_tokens: int | None = None
+    directory: str | None = None
+    """The directory in which the agent has worked, if that is another work tree than the project's, or outside of it: changes
+    there are not among those of the run."""
 
 
 class ChangedFile(Struct, frozen=True):

@@ -99,13 +99,15 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
     waiting: bool = False
 
 
-class RunChanges(Struct, frozen=True):
-    """``diff``: unified; ``truncated`` if it, or ``files``, does not fit into a message."""
+class RunChanges(Struct, frozen=True, omit_defaults=True):
+    """``diff``: unified; ``truncated`` if it, or ``files``, does not fit into a message. ``directory``: as ``RunFinished`` has
+    it."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
     diff: str
     truncated: bool
+    directory: str | None = None
 
 
 class ReviewHunk(Struct, frozen=True):

@@ -42,6 +42,7 @@ from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.metadata import instant, instant_of, now
+from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
 from drawbridge.server.sessions.records import request_key, titled
@@ -131,6 +132,8 @@ class ManagedSession(Session):
         """The mode of the running agent, as far as it has reported it."""
         self._resets = 0
         """How often the agent's process was reset to an allowed mode."""
+        self._elsewhere: str | None = None
+        """The directory in which the agent works, if its changes are not those of the project."""
         self._modes: tuple[str, ...] = ()
         """The modes that it offers, if they differ from Claude Code's."""
         self._agent_offers = base.AgentOffers()
@@ -782,6 +785,8 @@ class ManagedSession(Session):
                 self._about_itself(report)
             case base.ScheduleChanged():
                 self.publish_state()
+            case base.DirectoryChanged(directory):
+                self._works_in(directory)
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
@@ -792,6 +797,11 @@ class ManagedSession(Session):
                 self._mode_known(set_mode)
             case RunEnded(run, outcome, cost_usd, error, tokens):
                 self.ended(run, outcome, cost_usd, error, tokens)
+
+    def _works_in(self, directory: str) -> None:
+        before, self._elsewhere = self._elsewhere, directory if is_elsewhere(directory, self.path) else None
+        if self.run is not None:
+            self.run.worked_in(self._elsewhere or before)
 
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
@@ -847,7 +857,7 @@ class ManagedSession(Session):
         if (self.permission_mode, self._modes) != before:
             self.publish_state()
         if mode is None:
-            self._resets = 0
+            self._resets, self._elsewhere = 0, None
         elif not self._context.allows(mode, self._agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
@@ -891,6 +901,8 @@ class ManagedSession(Session):
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
+        if run.started_at and run.elsewhere is None:
+            run.worked_in(self._elsewhere)
         # An agent that still waits, as one that does not report its subagents, would hang.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
@@ -962,5 +974,6 @@ def _run_finished(
         output_tokens=tokens.output if tokens else None,
         error=failed["message"] if failed else None,
         code=failed["code"] if failed else None,
+        directory=run.elsewhere,
         retry_at=instant_of(failed.get("retry_at")) if failed else None,
     )

@@ -237,6 +237,14 @@ def identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def is_elsewhere(directory: str, project: Path) -> bool:
+    """Whether changes in ``directory`` are not changes of the project: it is outside, or in another work tree inside. Blocking
+    for as long as the disk takes."""
+    place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(project))
+    between = [one for one in (place, *place.parents) if root in one.parents]
+    return not (place == root or root in place.parents) or any((one / ".git").exists() for one in between)
+
+
 def _same(left: Path, right: Path) -> bool:
     try:
         return left == right or os.path.samefile(left, right)

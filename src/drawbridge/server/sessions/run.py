@@ -86,6 +86,8 @@ class Run:
         self.stopped_for: dict[str, Any] | None = None
         """The error that it is stopped for, if there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
+        self.elsewhere: str | None = None
+        """The directory in which the agent has worked, if its changes are not those of the project."""
         self.started_at = 0.0
         """Seconds on the monotonic clock."""
 
@@ -96,6 +98,10 @@ class Run:
     def start(self, now: float) -> bool:
         self.started_at = now
         return self._step(Step.START)
+
+    def worked_in(self, elsewhere: str | None) -> None:
+        """``elsewhere``: a directory whose changes are not those of the project; None: the project's own."""
+        self.elsewhere = elsewhere or self.elsewhere
 
     def ask(self) -> bool:
         return self._step(Step.ASK)

@@ -67,6 +67,7 @@ Report: TypeAlias = (
     | base.StateReported
     | base.OffersReported
     | base.ScheduleChanged
+    | base.DirectoryChanged
     | base.Question
     | base.QuestionCancelled
     | base.TurnBegun
@@ -269,7 +270,7 @@ class Worker:
         match event:
             case base.AgentLine() | base.SessionIdentified() | base.ModeChanged() | base.QuestionCancelled():
                 self._report(event)
-            case base.StateReported() | base.OffersReported():
+            case base.StateReported() | base.OffersReported() | base.DirectoryChanged():
                 self._report(event)
             case base.ScheduleChanged(until):
                 self._scheduled_until = until

@@ -21,6 +21,7 @@ from drawbridge.agents.base import (
     AgentRefused,
     AgentUnusable,
     Decision,
+    DirectoryChanged,
     Exited,
     Launch,
     ModeChanged,
@@ -78,7 +79,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
     assert agent.heard.words == "Hello there"
     kinds = [type(event) for event in agent.heard.events if not isinstance(event, StateReported)]
-    assert kinds == [AgentLine, SessionIdentified, ModeChanged, AgentLine, AgentLine, TurnEnded]
+    assert kinds == [AgentLine, SessionIdentified, ModeChanged, DirectoryChanged, AgentLine, AgentLine, TurnEnded]
 
 
 async def test_it_takes_one_prompt_after_the_other(agent: Session) -> None:

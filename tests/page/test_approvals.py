@@ -379,7 +379,7 @@ def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str)
         person.sees(f"{CARD} legend", "Which colour?")
         person.clicks("button:has-text('Next')")
         person.clicks("label:has-text('Sign')")
-        person.clicks("button:has-text('Submit')")
+        person.clicks("button:has-text('Submit'):not(.moved)")
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black", "What else?": "Sign"}
 
 

@@ -373,7 +373,7 @@ class _Markdown(Markdown):
         numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
         sources = [source, numbered]
         if not self._has_references_in_code:  # there they are text
-            sources += map(unescapeAll, sources)
+            sources += [unescapeAll(source), unescapeAll(numbered)]
         return any(_letters(text) == letters for text in sources)
 
     @property

@@ -591,7 +591,7 @@ async def test_a_project_that_is_deleted_while_its_review_is_shown(tmp_path: Pat
                 await one.server.does(one.phone, "project_delete", one.project)
                 await running.read("for-each-ref")
 
-        with pytest.raises(NoCheckpoint, match="removed meanwhile"):
+        with pytest.raises(NoCheckpoint, match="removed in the meantime"):
             await looks()
 
 

@@ -37,7 +37,7 @@ async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_pat
         eater = int(await words(client))
         finished = (await client.receive("update", "run_finished"))["data"]["data"]
         assert (finished["outcome"], finished["code"]) == ("failed", "MEMORY_LIMIT")
-        assert "the owner of this server allows 400 MB" in finished["error"]
+        assert "400 MB allowed" in finished["error"]
         assert not lives(eater)
         assert lives(neighbour)
         assert "MB of memory in use, 400 MB is allowed: ended" in server.errors

@@ -250,7 +250,7 @@ async def test_a_question_is_open(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor), session.asks(command="ls") as (hook, question):
         error = await rig.refusal("execute", session.project, prompt="Do it")
         assert (error.code, error.retryable) == ("PROCESS_ACTIVE", True)
-        assert "approval" in error.text
+        assert "decision" in error.text
         assert await editor.line.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}

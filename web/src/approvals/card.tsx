@@ -236,7 +236,8 @@ export class ApprovalCard {
   /** Sends the answers to the agent's questions. */
   submit() {
     if (!this.questions || isChoiceCut(this.element, this.questions)) return;
-    if (!this.isWhole) {
+    // What is closed in the preview of an option that is not chosen need not be read.
+    if ([...this.element.querySelectorAll('button.must')].some((one) => !one.closest('.preview'))) {
       this.questions.problem.value = 'Show the whole request before you answer.';
       return;
     }

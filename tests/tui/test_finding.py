@@ -141,7 +141,7 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
         ({"url": "wss://example.net:1"}, "its token is needed"),
         ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
         ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
-        ({"token_file": "/nowhere/token"}, "There is no file /nowhere/token"),
+        ({"token_file": "/nowhere/token"}, "The token file /nowhere/token does not exist"),
         ({"token_file": "/"}, "The token can't be read from /"),
         ({"ca": "/nowhere.pem"}, "/nowhere.pem contains no PEM certificate"),
     ],

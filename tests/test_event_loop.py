@@ -133,7 +133,7 @@ async def test_the_bridges_loop_waits_for_no_file(
             changed = {"old_file_path": poem, "new_file_path": poem, "new_file_contents": "ONE\n", "tab_name": "poem"}
             assert (await call("openDiff", **changed))["content"][0]["text"] == "FILE_SAVED"
             Path(poem).write_text("ONE\n")
-            await until(lambda: "is written" in bridge.errors)
+            await until(lambda: "was written" in bridge.errors)
             await call("openFile", filePath=poem)
             await call("executeCode", code="print('hello')")
             await call("getDiagnostics", uri=f"file://{poem}")

@@ -161,7 +161,7 @@ class Folder:
             self._withdrawn.set()
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
-        self._say(f"Wrote {self._shown(path)}.", "dim")
+        self._say(f"{self._shown(path)} was written.", "dim")
 
     async def overwritten(self, path: str) -> Overwritten | None:
         return None

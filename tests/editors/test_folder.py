@@ -194,7 +194,7 @@ class TestWhatAPersonReads:
             await at.editor.written(str(path), OLD, "1")
             lines = at.log.getvalue().splitlines()
             assert lines[0] == "An agent shows you file.txt:2"
-            assert lines[3:] == ["Claude Code shows you file.txt", "Wrote file.txt."]
+            assert lines[3:] == ["Claude Code shows you file.txt", "file.txt was written."]
 
     async def test_a_file_that_is_none_is_not_pointed_at(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"") as at:

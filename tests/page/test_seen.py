@@ -200,6 +200,28 @@ def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_sight(browser: Brow
         person.loses(f"{CARD} .zoomed")
 
 
+@pytest.mark.thorough
+def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
+    """A busy browser may draw nothing for a while, in which the page is scrolled twice."""
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash(f"{STEPS} && {TAIL}"))
+        person.sees(READS)
+        person.runs(
+            "(() => { const draw = window.requestAnimationFrame; const held = [];"
+            " window.requestAnimationFrame = (act) => held.push(act);"
+            " window.draws = () => { window.requestAnimationFrame = draw; held.forEach((act) => draw(act)) } })()"
+        )
+        for _ in range(10):
+            person.until(f"!document.querySelector('{READS}.moved')")
+            person.runs(f"document.querySelector({json.dumps(READS)})?.click()")
+            person.runs("document.querySelector('.scroller').dispatchEvent(new Event('scroll'))")
+        assert person.reads(ACCEPTS) == []
+        person.runs("window.draws()")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+
+
 SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 800), (1280, 500)]
 
 
@@ -247,7 +269,10 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
 
 def acts(random: Random, person: Person) -> str:
     """Something that a person may do, hastily or by accident; what it was. Never "Accept without reading"."""
-    match random.randrange(10):
+    match random.randrange(12):
+        case 10 | 11:
+            person.until("!document.querySelector('.approval .moved')")
+            return "waits until the buttons have settled"
         case 0 | 1 | 2 | 3:
             button = random.choice([".reads", ".yes.accepts", ".always", "button.must"])
             at = person.runs(

@@ -334,7 +334,9 @@ async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, mon
         third = of_last_prompt(server, project)["files"][0]["id"]
         await until(lambda: stored(server, project) == sorted([second, third]))
         before = records(server, project)
-        with pytest.raises(ClientError, match=r"beside the .* of queued and running prompts\..*Nothing was sent") as full:
+        with pytest.raises(
+            ClientError, match=r"beside the .* of queued and running prompts\..*Nothing was sent"
+        ) as full:
             await server.does(phone, "execute", project, prompt="Too much", attachments=zipped(server))
         assert full.value.code == "RESOURCE_LIMIT"
         assert (records(server, project), stored(server, project)) == (before, sorted([second, third]))

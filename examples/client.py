@@ -61,11 +61,21 @@ class Client:
                 raise SystemExit(f"{code}: {text}")
 
     async def ask(self, question):
-        if question["approval_id"] not in self.answered:
-            shown = f"{question['tool_name']} {json.dumps(question['input'])[:500]}? [y/n] "
-            decision = "allow" if (await asyncio.to_thread(input, shown)).lower().startswith("y") else "deny"
-            await self.send("permission_response", approval_id=question["approval_id"], decision=decision)
-            self.answered.add(question["approval_id"])
+        if question["approval_id"] in self.answered:
+            return
+        given, answer = question["input"], {"decision": "deny"}
+        if question.get("kind") == "question":
+            answers = {one["question"]: await self.read(f"{json.dumps(one, indent=2)}\n") for one in given["questions"]}
+            answer = {"decision": "allow", "updated_input": {**given, "answers": answers}}
+        elif (
+            (await self.read(f"{question['tool_name']} {json.dumps(given, indent=2)}\n[y/n] ")).lower().startswith("y")
+        ):
+            answer = {"decision": "allow"}
+        self.answered.add(question["approval_id"])
+        await self.send("permission_response", approval_id=question["approval_id"], **answer)
+
+    async def read(self, words):
+        return await asyncio.to_thread(input, words)
 
 
 async def main(client, url, data):

@@ -430,7 +430,8 @@ def test_the_picture_at_the_top_of_the_errors_is_the_tree() -> None:
 def test_every_error_code_is_explained_and_no_other() -> None:
     page = (ROOT / "docs" / "errors.md").read_text()
     explained = re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE)
-    assert dict(explained) == {cls.code: str(cls.exit_code) for cls in error_classes()}
+    raised = [cls for cls in error_classes() if len(error_classes(cls)) == 1]
+    assert sorted(explained) == sorted((cls.code, str(cls.exit_code)) for cls in raised)
 
 
 def written_files() -> Iterator[Path]:

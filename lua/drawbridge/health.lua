@@ -47,10 +47,10 @@ end
 local function check_neovim()
   local version = vim.version()
   local text = ('Neovim %d.%d.%d'):format(version.major, version.minor, version.patch)
-  if vim.fn.has('nvim-0.7') == 1 then
+  if vim.fn.has('nvim-0.7.2') == 1 then
     ok(text)
   else
-    fault(text .. ' is too old', { 'Install Neovim 0.7 or newer.' })
+    fault(text .. ' is too old', { 'Install Neovim 0.7.2 or newer.' })
   end
 end
 

@@ -34,8 +34,8 @@ end
 ---@param options? table
 ---@return boolean ok
 function M.setup(options)
-  if vim.fn.has('nvim-0.7') == 0 then
-    vim.api.nvim_err_writeln('drawbridge: Neovim 0.7 or newer is required')
+  if vim.fn.has('nvim-0.7.2') == 0 then
+    vim.api.nvim_err_writeln('drawbridge: Neovim 0.7.2 or newer is required')
     return false
   end
   local config = require('drawbridge.config')

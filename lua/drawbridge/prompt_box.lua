@@ -10,6 +10,7 @@ local ENTER, UNDO = '\r', '\31'
 -- Older ones drop blanks at the ends of a terminal's lines. A text there may be the person's, so it is treated as theirs.
 local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- lines of a screen, at most
+local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
 
 local pasted = {} ---@type table<integer, string> What stands in the box until it is submitted, by the terminal's process.
 
@@ -81,9 +82,25 @@ local function content(buffer)
   return shown, typed
 end
 
---- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed.
+--- Whether the screen ends in the choices of a dialog, one of which is marked: "❯ 1. Yes" by Claude Code, "● 1. Yes" by Gemini
+--- CLI, in a frame.
+local function has_choices(lines)
+  local choices, marked = 0, false
+  for number = #lines, math.max(1, #lines - CHOICES_WITHIN), -1 do
+    local line = lines[number]:gsub('│', ' '):gsub('\194\160', ' ')
+    local is_marked = line:find('^%s*❯%s*%d+%.%s') or line:find('^%s*●%s*%d+%.%s')
+    if is_marked or line:find('^%s*%d+%.%s') then
+      choices = choices + 1
+      marked = marked or is_marked ~= nil
+    end
+  end
+  return marked and choices > 1
+end
+
+--- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed,
+--- "dialog" if a dialog has taken the place of the box.
 ---@param buffer integer
----@return 'empty'|'typed'|'unclear'|nil state nil: there is no box on the screen.
+---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil: there is neither on the screen.
 ---@return string? text The text in the box, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)
@@ -93,7 +110,7 @@ function M.state(buffer)
     shown, typed = gemini_box(lines)
   end
   if not shown then
-    return nil
+    return has_choices(lines) and 'dialog' or nil
   end
   return not typed and 'empty' or (unclear and 'unclear' or 'typed'), shown
 end

@@ -2,6 +2,7 @@
 local bar = require('drawbridge.view_bar')
 local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
+local draft = require('drawbridge.terminal_draft')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
@@ -35,6 +36,7 @@ local M = {}
 ---@field filled integer? The changedtick of the proposed text as it came.
 ---@field windows {proposed: integer, old: integer?}? While it is shown.
 ---@field tab integer? The tab page of its own.
+---@field stacked boolean? Whether its sides are below each other because there is no room beside each other.
 ---@field borrowed boolean? Whether the window of the present text is the person's and stays.
 ---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the person was before.
@@ -176,12 +178,14 @@ local function closed(entry, window)
   if entry.decided then
     return
   end
-  local accepted = consent.wrote(entry.proposed) and writing_accepts()
+  local is_readable = view.is_readable(entry)
+  local meant = consent.wrote(entry.proposed) and writing_accepts()
+  local accepted = meant and is_readable
   -- A person who closes another window of the view may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then
-    local why = aside and '; one of its windows was closed' or ''
+    local why = aside and '; one of its windows was closed' or meant and '; its window was too small to show it' or ''
     require('drawbridge.message').report(('rejected: %s%s'):format(entry.name, why), 'info', aside)
   end
 end
@@ -193,6 +197,8 @@ local function written_by_command(entry)
       entry.told = true
       say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
     end
+  elseif not view.is_readable(entry) then
+    say('not accepted: the window of the proposal is too small to show it')
   elseif not writing_accepts() then
     say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
   else
@@ -202,16 +208,22 @@ end
 
 local show, wait_for_turn
 
---- Keys that were typed while the view opened decide nothing: those for a terminal are passed to it, others are dropped.
+--- Keys that were typed while the view opened decide nothing: those for a terminal are passed to it, others are dropped. So are
+--- those for a dialog of the agent: Enter would accept there what the person has not seen.
 local function settle(entry)
-  local from_terminal = entry.place.in_terminal
+  local place = entry.place
+  local function is_for_prompt() -- the dialog may appear while the first keys are waited for
+    local is_there = place.in_terminal and vim.api.nvim_win_is_valid(place.window)
+    return is_there and not draft.is_answering(vim.api.nvim_win_get_buf(place.window))
+  end
+  local from_terminal = is_for_prompt()
   local keys = settling.wait(function()
     return entry.windows ~= nil and not entry.decided
   end, from_terminal)
   entry.settling = nil
   if #keys == 0 then
     return
-  elseif not from_terminal then
+  elseif not from_terminal or not is_for_prompt() then
     return say('keys typed while the proposal opened were ignored')
   end
   local terminal = entry.place.window
@@ -351,6 +363,8 @@ function M.accept()
     answer(':DrawbridgeAccept: no proposal is waiting')
   elseif not entry.windows then
     M.open()
+  elseif not view.is_readable(entry) then
+    answer(':DrawbridgeAccept: the window of the proposal is too small to show it')
   else
     decide(entry, true)
     return true

@@ -1,7 +1,7 @@
 --- Whether the person is in the middle of typing something into a terminal. A view that opens would get the rest of the text.
 ---
---- The prompt box of an agent shows it. While a dialog hides the box, and in other terminals, what was typed since the last
---- Enter counts.
+--- The prompt box of an agent shows it. Once a dialog has taken its place, nothing can be typed any more: the text in the box
+--- stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
 local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}
@@ -27,20 +27,25 @@ local function draft_of(buffer)
   return drafts[buffer]
 end
 
+local function state_of(buffer)
+  local draft, state, text = draft_of(buffer), prompt_box.state(buffer)
+  draft.has_box = draft.has_box or (state ~= nil and state ~= 'dialog')
+  return draft, state, text
+end
+
 --- Updates the draft from the prompt box, if there is one.
 local function look(buffer)
   if not vim.api.nvim_buf_is_valid(buffer) then
     drafts[buffer] = nil
     return
   end
-  local draft, state, text = draft_of(buffer), prompt_box.state(buffer)
-  draft.has_box = draft.has_box or state ~= nil
+  local draft, state, text = state_of(buffer)
   local sent = draft.sent
   if state == 'typed' and sent and vim.startswith(text, sent.text) and now() - sent.at < DRAWN_AFTER then
     return -- the program has not drawn Enter yet, nor perhaps the last letters before it
   end
   draft.sent = nil
-  if state == 'empty' or state == 'typed' then
+  if state == 'empty' or state == 'typed' or (state == 'dialog' and draft.has_box) then
     draft.open = state == 'typed'
   end
 end
@@ -49,9 +54,8 @@ end
 ---@param buffer integer
 ---@param pressed string
 function M.key(buffer, pressed)
-  local draft, state, text = draft_of(buffer), prompt_box.state(buffer)
-  draft.has_box = draft.has_box or state ~= nil
-  if state == nil and draft.has_box then
+  local draft, state, text = state_of(buffer)
+  if (state == nil or state == 'dialog') and draft.has_box then
     return -- it answers a dialog
   end
   local code = pressed:byte()
@@ -81,6 +85,13 @@ end
 function M.is_open(buffer)
   look(buffer)
   return draft_of(buffer).open
+end
+
+--- Whether a dialog of the agent has taken the place of its prompt box, so that a key would answer it.
+---@param buffer integer
+---@return boolean
+function M.is_answering(buffer)
+  return prompt_box.state(buffer) == 'dialog'
 end
 
 return M

@@ -10,6 +10,8 @@ local text = require('drawbridge.view_text')
 local M = {}
 
 local EDITED_AFTER = 150 -- ms from an edit to new marks
+local READABLE = 30 -- columns of a side; narrower ones are put below each other
+local LEAST = { width = 12, height = 2 } -- of a window in which something can be read
 
 local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
@@ -77,7 +79,7 @@ local function close_windows(entry)
     bar.clean()
     place.restore(entry.place, with_focus, entry.borrowed and entry.windows.old)
     room.release_tab_line(entry.id)
-    entry.windows, entry.tab, entry.borrowed = nil, nil, nil
+    entry.windows, entry.tab, entry.borrowed, entry.stacked = nil, nil, nil, nil
   end)
 end
 
@@ -106,7 +108,65 @@ local function open_windows(entry)
   end
 end
 
+--- Puts a side below or beside the other, which is in the current tab page as well.
+local function move_beside(entry, vertical)
+  vim.fn.win_splitmove(
+    vim.fn.win_id2win(entry.windows.proposed),
+    vim.fn.win_id2win(entry.windows.old),
+    { vertical = vertical, rightbelow = true }
+  )
+  entry.stacked = not vertical
+end
+
+--- Gives both sides the same room. Neovim takes it from one of them when its screen becomes smaller.
+local function share_room(entry)
+  local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
+  local proposed, old = windows.proposed, windows.old
+  if not old or not vim.api.nvim_win_is_valid(proposed) or not vim.api.nvim_win_is_valid(old) then
+    return -- the person is closing them
+  end
+  if vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
+    return
+  end
+  local is_beside = vim.api.nvim_win_get_position(proposed)[1] == vim.api.nvim_win_get_position(old)[1]
+  local width = vim.api.nvim_win_get_width(proposed) + (is_beside and vim.api.nvim_win_get_width(old) or -1)
+  place.quietly(function()
+    room.preserve_terminals(function()
+      if is_beside and width < 2 * READABLE then
+        move_beside(entry, false)
+      elseif entry.stacked and width >= 2 * READABLE then
+        move_beside(entry, true)
+      end
+      if vim.api.nvim_win_get_position(proposed)[1] == vim.api.nvim_win_get_position(old)[1] then
+        vim.api.nvim_win_set_width(proposed, math.floor(width / 2))
+      else
+        local height = vim.api.nvim_win_get_height(proposed) + vim.api.nvim_win_get_height(old)
+        vim.api.nvim_win_set_height(proposed, math.floor(height / 2))
+      end
+    end)
+  end)
+end
+
+--- Whether the proposed text has a window in which it can be read.
+---@param entry drawbridge.Entry
+---@return boolean
+function M.is_readable(entry)
+  local window = entry.windows and entry.windows.proposed
+  return window ~= nil
+    and vim.api.nvim_win_is_valid(window)
+    and vim.api.nvim_win_get_width(window) >= LEAST.width
+    and vim.api.nvim_win_get_height(window) >= LEAST.height
+end
+
 local function watch(entry, closed)
+  vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
+    group = entry.group,
+    callback = function(args)
+      if args.event == 'VimResized' or not M.is_readable(entry) then
+        share_room(entry)
+      end
+    end,
+  })
   for _, window in pairs(entry.windows) do
     vim.api.nvim_create_autocmd('WinClosed', {
       group = entry.group,

@@ -1,10 +1,13 @@
---- A small window in a corner that can't be entered and takes no key.
+--- A small window in a corner that can't be entered and takes no key. It never covers an agent's terminal if there is another
+--- corner, since a dialog may wait there; of a terminal that fills the screen it covers the top.
 local room = require('drawbridge.view_room')
 
 local M = {}
 
 local COLOURS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
+local BORDER = 2 -- cells of both sides
+local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice of what waits, which may be below
 
@@ -22,22 +25,99 @@ local function fitted(lines, width)
   return shown
 end
 
-local function place(lines, window, above)
-  local columns = window and vim.api.nvim_win_get_width(window) or vim.o.columns
-  local rows = window and vim.api.nvim_win_get_height(window) or (vim.o.lines - vim.o.cmdheight - 1)
-  local shown = fitted(lines, math.max(columns - 6, 10))
-  local width = 1
+--- The areas of the terminals in this tab page: their first and last rows and columns, from 0, the last ones excluded.
+local function terminals()
+  local found = {}
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    if vim.bo[vim.api.nvim_win_get_buf(window)].buftype == 'terminal' then
+      local row, column = unpack(vim.api.nvim_win_get_position(window))
+      local bottom, right = row + vim.api.nvim_win_get_height(window), column + vim.api.nvim_win_get_width(window)
+      table.insert(found, { row, bottom, column, right })
+    end
+  end
+  return found
+end
+
+--- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. nil if each has
+--- one, unless `anyway`. `aside`: rows to leave free.
+local function corner(rows, columns, height, width, aside, anyway)
+  local top = 0
+  if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then
+    top = 1
+  end
+  local corners = {
+    { 'SE', math.max(rows - aside, 0), columns },
+    { 'NE', top + aside, columns },
+    { 'SW', math.max(rows - aside, 0), 0 },
+    { 'NW', top + aside, 0 },
+  }
+  for _, one in ipairs(corners) do
+    local first_row = one[1]:sub(1, 1) == 'S' and one[2] - height or one[2]
+    local first_column = one[1]:sub(2, 2) == 'E' and columns - width or 0
+    local is_free = true
+    for _, area in ipairs(terminals()) do
+      local apart = first_row >= area[2] or first_row + height <= area[1]
+      is_free = is_free and (apart or first_column >= area[4] or first_column + width <= area[3])
+    end
+    if is_free then
+      return one
+    end
+  end
+  return anyway and corners[2] or nil
+end
+
+--- `lines` wrapped, and the columns that they take with their edges.
+local function wrapped(lines, limit)
+  local shown, width = fitted(lines, limit), 1
   for _, line in ipairs(shown) do
     width = math.max(width, vim.fn.strdisplaywidth(line))
+  end
+  return shown, width + 2 * EDGE
+end
+
+--- The widths that a text in the editor may have: the first is the largest, the others are those beside a terminal.
+local function limits(columns)
+  local around = 2 * EDGE + BORDER
+  local found = { math.max(columns - around - 2, 10) }
+  for _, area in ipairs(terminals()) do
+    for _, free in ipairs({ columns - area[4], area[3] }) do
+      if free - around >= NARROWEST then
+        table.insert(found, free - around)
+      end
+    end
+  end
+  return found
+end
+
+local function in_editor(lines, above)
+  local columns, rows = vim.o.columns, vim.o.lines - vim.o.cmdheight - 1
+  local possible = limits(columns)
+  for attempt = 1, #possible + 1 do
+    local shown, width = wrapped(lines, possible[attempt] or possible[1])
+    local found = corner(rows, columns, #shown + BORDER, width + BORDER, above, attempt > #possible)
+    if found then
+      return shown, width, found
+    end
+  end
+end
+
+local function place(lines, window, above)
+  local shown, width, at
+  if window then
+    local columns = vim.api.nvim_win_get_width(window)
+    shown, width = wrapped(lines, math.max(columns - 6, 10))
+    at = { 'SE', math.max(vim.api.nvim_win_get_height(window) - (above or 0), 0), columns }
+  else
+    shown, width, at = in_editor(lines, above or 0)
   end
   return shown,
     {
       relative = window and 'win' or 'editor',
       win = window,
-      anchor = 'SE',
-      row = math.max(rows - (above or 0), 0),
-      col = columns,
-      width = width + 2 * EDGE,
+      anchor = at[1],
+      row = at[2],
+      col = at[3],
+      width = width,
       height = #shown,
       style = 'minimal',
       border = 'rounded',
@@ -74,9 +154,7 @@ function M.show(lines, window, above)
   local shown, options = place(lines, window, above)
   write(buffer, shown)
   options.noautocmd = true
-  local float = room.away_from_terminal(function()
-    return vim.api.nvim_open_win(buffer, false, options)
-  end)
+  local float = room.open_float(buffer, options)
   vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
   local notice = { float = float }
   notice.resized = vim.api.nvim_create_autocmd('VimResized', {

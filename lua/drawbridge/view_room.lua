@@ -31,9 +31,8 @@ local function speck(buffer)
   })
 end
 
---- A window that shows something else than a terminal, if there is one: in this tab page, else in another.
-local function other_window()
-  local windows = vim.list_extend(vim.api.nvim_tabpage_list_wins(0), vim.api.nvim_list_wins())
+--- A window of `windows` that shows something else than a terminal, if there is one.
+local function other_window(windows)
   for _, window in ipairs(windows) do
     if not is_terminal(window) and not is_float(window) then
       return window
@@ -45,11 +44,30 @@ end
 --- current buffer first and in another size, and that counts as the terminal's.
 ---@param run fun(): any
 function M.away_from_terminal(run)
-  local window = is_terminal(0) and other_window()
+  local windows = vim.list_extend(vim.api.nvim_tabpage_list_wins(0), vim.api.nvim_list_wins())
+  local window = is_terminal(0) and other_window(windows)
   if window then
     return vim.api.nvim_win_call(window, run)
   end
   return run()
+end
+
+--- Opens a floating window with `buffer` in this tab page, without entering it, as `away_from_terminal` does.
+---@param buffer integer
+---@param options table As for `nvim_open_win`.
+---@return integer window
+function M.open_float(buffer, options)
+  local function open()
+    return vim.api.nvim_open_win(buffer, false, options)
+  end
+  if not is_terminal(0) then
+    return open()
+  end
+  local window = other_window(vim.api.nvim_tabpage_list_wins(0))
+  if window then
+    return vim.api.nvim_win_call(window, open)
+  end
+  return vim.api.nvim_buf_call(buffer, open)
 end
 
 --- Makes Neovim create the window in which it runs autocommands of buffers that are not shown. Neovim keeps this window.

@@ -18,6 +18,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from tests.rigs.written import written
 from tests.server.processes import start
 from tests.waiting import PATIENCE
 
@@ -69,8 +70,7 @@ class Mortal:
 
     @property
     def errors(self) -> str:
-        self._errors.seek(0)
-        return str(self._errors.read().decode())
+        return written(self._errors)
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -28,15 +30,21 @@ IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"
 RULE = "─" * 30
 
 BOX = f"""
-import sys, termios, time, tty
-fd = sys.stdin.fileno()
-tty.setraw(fd)
+import signal, sys, termios, time, tty
+tty.setraw(sys.stdin.fileno())
 text, dialog, pressed = "", False, ""
-while True:
+def draw():
     words = "{RULE}\\r\\n❯ " + text + " \\b\\r\\n{RULE}\\r\\n  ? for help"
     if dialog:
-        words = "Do you want to make this edit?\\r\\n❯ 1. Yes, pressed: " + pressed
+        words = "Do you want to make this edit?\\r\\n❯ 1. Yes\\r\\n  2. No\\r\\npressed: " + pressed
     print("\\033[2J\\033[H" + words, end="", flush=True)
+def asks(*_):
+    global dialog
+    dialog = True
+    draw()
+signal.signal(signal.SIGUSR1, asks)
+while True:
+    draw()
     key = sys.stdin.read(1)
     if key == "\\x04":
         dialog = not dialog
@@ -53,7 +61,7 @@ while True:
         text += key
 """
 """A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again. So does the prompt "slowly",
-after half a second with its text still there, as on a busy machine."""
+after half a second with its text still there, as on a busy machine; and SIGUSR1, while nobody types."""
 
 
 async def in_terminal(rig: Workstation, *command: str) -> None:
@@ -78,12 +86,9 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await presses(pane, "C-d")
-        await sees(pane, "Do you want")
-        await looks_again(rig)  # nothing is to happen, though the box is out of sight and no key is typed
+        await looks_again(rig)  # nothing is to happen, though no key is typed
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
-        await presses(pane, "C-d")
         await types(pane, " stop")
         await sees(pane, "❯ and then stop")
         await presses(pane, "Enter")
@@ -92,6 +97,31 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await types(pane, ":w")
         await presses(pane, "Enter")
         assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
+    """Enter, meant for the prompt, would accept the change there. Keys of the first moment do not get to the dialog."""
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options("{ idle_ms = 500 }")
+        await in_terminal(rig, sys.executable, "-c", BOX)
+        await sees(pane, "for help")
+        await types(pane, "and then")
+        await sees(pane, "❯ and then")
+        await proposes(rig)
+        await sees(pane, r"proposes a change to hello\.txt")
+        await rig.person.lua(HOLD)
+        os.kill(await rig.person.lua("return vim.b.terminal_job_pid"), signal.SIGUSR1)
+        await rig.person.until(ON_SCREEN)
+        await types(pane, "1\r")
+        await rig.person.until("return _G.typed >= 2")
+        await rig.person.lua(GO_ON)
+        await rig.person.until(SHOWN)
+        assert rig.decisions == []
+        assert await rig.person.lines() == NEW.splitlines()
+        await types(pane, ":q\r")
+        assert await rig.decided() == Rejected()
+        await sees(pane, r"pressed: *\n")
 
 
 @pytest.mark.parametrize("program", each_nvim())

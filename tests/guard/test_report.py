@@ -45,6 +45,12 @@ def name(payload: Payload) -> str:
     return str(payload["hook_event_name"])
 
 
+def line_about(payload: Payload) -> dict[str, Any]:
+    """What the hook sends to the server, as the agent's process is its parent."""
+    of_process = {"pid": os.getppid(), "config": os.environ["CLAUDE_CONFIG_DIR"]}
+    return {"type": "hook", "agent": "claude", **of_process, "payload": payload}
+
+
 class Server:
     """Stands for the agent server: ``heard`` is what it was told; a question is answered with ``decision``."""
 
@@ -124,7 +130,7 @@ def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
     told = dict(payload)
     for left_out in ("tool_response", "session_crons"):
         told.pop(left_out, None)
-    assert server.heard == [{"type": "hook", "agent": "claude", "pid": os.getppid(), "payload": told}]
+    assert server.heard == [line_about(told)]
 
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
@@ -162,7 +168,7 @@ def test_before_a_tool_that_may_write_the_server_is_waited_for(
         assert done.is_set()
         thread.join(PATIENCE)
     told = {name: value for name, value in payload.items() if name != "tool_input"}
-    assert heard == [{"type": "hook", "agent": "claude", "pid": os.getppid(), "payload": told}]
+    assert heard == [line_about(told)]
 
 
 def test_a_tool_does_not_wait_for_a_server_that_hangs(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from websockets.asyncio.client import connect
 
 from drawbridge.ide.claude import TOKEN_HEADER
+from tests.rigs.written import written
 from tests.waiting import PATIENCE
 
 COMMAND = [sys.executable, "-m", "drawbridge"]
@@ -51,7 +52,7 @@ class Bridge:
     @property
     def errors(self) -> str:
         """What it has printed on stderr until now."""
-        return _read(self._errors)
+        return written(self._errors)
 
     async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:
         """Its exit code, and what it had said on stderr."""
@@ -59,7 +60,7 @@ class Bridge:
             self.process.send_signal(number)
         async with asyncio.timeout(PATIENCE):
             await self.process.communicate()
-        return self.process.returncode, _read(self._errors)
+        return self.process.returncode, written(self._errors)
 
 
 async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
@@ -83,7 +84,7 @@ async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Brid
             assert process.stdout is not None
             async with asyncio.timeout(PATIENCE):  # to start Python takes its time where many tests do
                 line = await process.stdout.readline()
-            assert line, f"it ended before it was ready: {_read(errors)}"
+            assert line, f"it ended before it was ready: {written(errors)}"
             yield Bridge(process, errors, json.loads(line))
         finally:
             if process.returncode is None:
@@ -103,9 +104,4 @@ async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str
         process = await start(errors, *arguments, **variables)
         async with asyncio.timeout(PATIENCE):
             output, _ = await process.communicate()
-        return process.returncode, output.decode(), _read(errors)
-
-
-def _read(file: BinaryIO) -> str:
-    file.seek(0)
-    return file.read().decode()
+        return process.returncode, output.decode(), written(errors)

@@ -456,7 +456,7 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
         painted = tmux.run("capture-pane", "-e", "-p", "-t", pane.id)
     assert plain[0].startswith("Drawbridge  ")
     assert "An IDE of some renown" in "\n".join(plain)
-    assert sum(line.rstrip().endswith("-<pid>.sock") for line in plain) == 2
+    assert any("4711.sock" in line for line in plain)
     assert all(columns(line) <= 80 for line in plain)
     assert [line for line in plain if line.startswith("    ") and "·" not in line and "▸" not in line] == []
     assert ("\x1b[1;31m" in painted or "\x1b[1m\x1b[31m" in painted) is not colourless

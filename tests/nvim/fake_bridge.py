@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         say("Traceback (most recent call last):\n  somewhere\nRuntimeError: the drawbridge is stuck")
         return 1
     if manner == "refuses":
-        say("drawbridge ide: Nothing was started: --port must be between 1 and 65535.")
+        say("drawbridge ide: --port must be between 1 and 65535.")
         return 2
     if manner == "silent":
         sys.stdin.buffer.read()

@@ -12,7 +12,7 @@ import tty
 
 RULE = "─" * 24
 SHOWN = {
-    b"d": f"{RULE}\n❯\xa0 \n{RULE}\n Do you want to proceed?\n ❯ 1. Yes",  # a dialog, right below a box of before
+    b"d": f"{RULE}\n❯\xa0 \n{RULE}\n Do you want to proceed?\n ❯ 1. Yes\n   2. No",  # a dialog, right below a box of before
     b"w": f"{RULE}\n❯\xa0 \n{RULE}\n  esc to interrupt",  # at work
     b"s": f"{RULE}\n❯\xa0run the tests\n{RULE}\n  ? for shortcuts",  # it suggests something
 }

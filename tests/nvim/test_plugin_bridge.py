@@ -205,7 +205,7 @@ class TestDying:
         editor.command("DrawbridgeLog")
         editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
         shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
-        assert "drawbridge ide: Nothing was started: --port must be between 1 and 65535." in shown
+        assert "drawbridge ide: --port must be between 1 and 65535." in shown
         editor.keys("q")
         editor.wait("return #vim.api.nvim_list_wins() == 1")
 

@@ -1,7 +1,8 @@
 """The demo agent in a hurry.
 
 ``/limit SECONDS``, since 1970: its account may do no more until then. ``/calls JSON``: asks about these tool calls, a list
-of {name, input, [suggestions]}, all at once, and says what it was answered. ``/say JSON``: says this text. ``/stream JSON``:
+of {name, input, [suggestions]}, all at once, and says what it was answered. With "acp:" before its name a call is one of the
+Agent Client Protocol. ``/say JSON``: says this text. ``/stream JSON``:
 [seconds, characters], says so much in that time. ``/write JSON``: writes these files without asking, {path: text}; null
 deletes one, and a number is its new mode. Comments of a review: says that it has read them.
 ``/emit JSON``: writes these lines of the stream as they are; the line {"hold": true} waits until a person interrupts, {"deaf":
@@ -17,12 +18,13 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from drawbridge.agents.base import Remembered
+from drawbridge.agents.base import Event, Launch, Question, Remembered
 from drawbridge.agents.demo import driver, script
 
 PARAGRAPH = """A paragraph with **bold** and `code` and a [link](https://example.org), long enough to be one of many.
@@ -122,6 +124,20 @@ class Agent(script.Agent):
         return self._tell("Answers: " + json.dumps(answers), pace=0)
 
 
+_start = driver.Demo.start
+
+
+async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], None]) -> Any:
+    """Its driver, which reports a call "acp:NAME" as one of the Agent Client Protocol."""
+
+    def reported(event: Event) -> None:
+        if isinstance(event, Question) and event.tool_name.startswith("acp:"):
+            event = msgspec.structs.replace(event, tool_name=event.tool_name.removeprefix("acp:"), form="acp")
+        emit(event)
+
+    return await _start(demo, launch, reported)
+
+
 async def _remembered(_: driver.Demo, path: Path, limit: int) -> list[Remembered]:
     file = path / ".sessions.json"
     return msgspec.json.decode(file.read_bytes(), type=list[Remembered])[:limit] if file.exists() else []
@@ -132,6 +148,7 @@ def serve() -> int:
     from drawbridge import cli
 
     driver.Demo.remembered = _remembered  # type: ignore[attr-defined]
+    driver.Demo.start = _starting  # type: ignore[assignment, method-assign]
     driver.Demo.__init__.__defaults__ = (
         (sys.executable, "-P", __file__),
         *(driver.Demo.__init__.__defaults__ or ())[1:],

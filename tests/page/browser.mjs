@@ -44,6 +44,14 @@ const commands = {
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
+  // A click at a place, whatever is there.
+  tap: ({ x, y }, { page }) => page.mouse.click(x, y),
+  // As two fingers do it.
+  zoom: async ({ factor }, { context, page }) => {
+    const session = await context.newCDPSession(page);
+    await session.send('Emulation.setPageScaleFactor', { pageScaleFactor: factor });
+    await session.detach();
+  },
   type: ({ text }, { page }) => page.keyboard.type(text),
   insert: ({ text }, { page }) => page.keyboard.insertText(text),
   select: ({ css, value }, { page }) => page.locator(css).selectOption(value),

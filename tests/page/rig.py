@@ -53,6 +53,9 @@ class Person:
         """Clicks again where a click had no effect: a control takes none right after it has moved, or has been drawn again."""
         self("clickUntil", css=css, seen=seen)
 
+    def accepts_edited(self) -> None:
+        self.clicks_until("text=Accept edited version", "body:not(:has(.approval footer .accepts.edited))")
+
     def presses(self, key: str) -> None:
         self("press", key=key)
 

@@ -173,7 +173,7 @@ def test_axe_finds_nothing_in_cards_and_sessions(browser: Browser, address: str,
     content = [
         {"type": "diff", "path": str(directory / name), "oldText": "a\n", "newText": "b\n"} for name in ("a", "b")
     ]
-    files = {"name": "edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
+    files = {"name": "acp:edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
     stored = [
         {"session_id": name, "title": f"About the {name}", "last_active": time.time()} for name in ("toll", "gate")
     ]

@@ -107,7 +107,7 @@ def test_a_command_can_be_edited(browser: Browser, address: str) -> None:
         person.presses("Escape")
         person.sees(f"{CARD} .draft", "kept as a draft")
         person.clicks(f"{CARD} button:has-text('Continue')")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         [answer] = answers(person)
         assert answer["updatedInput"] == {"command": "npm test", "description": "Run tests"}
 
@@ -216,7 +216,7 @@ def test_a_question_about_several_files_has_a_list(browser: Browser, address: st
         {"type": "diff", "path": str(directory / f"{name}.py"), "oldText": "a\n" * 60, "newText": "b\n" * 60}
         for name in "abc"
     ]
-    call = {"name": "edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
+    call = {"name": "acp:edit", "input": {"toolCallId": "t1", "title": "Rename", "kind": "edit", "content": content}}
     with browser.person(address) as person:
         asks(person, call)
         assert person.reads(f"{CARD} .file-list code") == ["a.py", "b.py", "c.py"]
@@ -279,7 +279,7 @@ def test_the_original_is_beside_the_edit(browser: Browser, address: str, directo
         person.clicks(f"{CARD} .draft button:has-text('Continue')")
         person.sees(f"{right} .cm-changedLine", "my own line ten")
         person.sees(f"{CARD} footer .yes:not(.moved)")  # right after it has moved it takes no click
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         [answer] = answers(person)
         assert answer["updatedInput"]["content"] == CODE.replace("line 10\n", "my own line ten\n")
         assert person.complaints() == []
@@ -295,7 +295,7 @@ def test_a_change_is_rejected_in_the_editor(browser: Browser, address: str, dire
         person.sees(f"{CARD} .cm-chunkButtons button", "Reject this change")
         person.clicks(f"{CARD} .cm-chunkButtons button:visible")
         person.until("document.querySelector('.approval .counts').innerText === '+1 −1'")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         [answer] = answers(person)
         assert answer["updatedInput"]["content"] == CODE.replace("line 30\n", "line thirty\n")
 
@@ -306,7 +306,7 @@ def test_a_plain_field_replaces_an_editor_that_does_not_load(browser: Browser, a
         person.runs("Element.prototype.attachShadow = () => { throw new Error('none') }")
         person.clicks(f"{CURRENT} footer button:has-text('Edit')")
         person.fills(f"{CARD} textarea", "mine\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         assert answers(person)[0]["updatedInput"]["new_string"] == "mine\n"
 
 
@@ -339,7 +339,7 @@ def test_a_plan_can_be_edited(browser: Browser, address: str) -> None:
         asks(person, {"name": "ExitPlanMode", "input": {"plan": "# One"}})
         person.clicks(f"{CURRENT} footer button[aria-keyshortcuts=e]")
         person.fills(f"{CARD} textarea", "# Two")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         assert answers(person)[0]["updatedInput"] == {"plan": "# Two"}
 
 
@@ -379,7 +379,7 @@ def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str)
         person.sees(f"{CARD} legend", "Which colour?")
         person.clicks("button:has-text('Next')")
         person.clicks("label:has-text('Sign')")
-        person.clicks("button:has-text('Submit')")
+        person.clicks("button:has-text('Submit'):not(.moved)")
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black", "What else?": "Sign"}
 
 
@@ -405,7 +405,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
         for _ in range(2):  # once by the button, once by the key, also where the preview was closed
-            person.clicks("button:has-text('Submit')")
+            person.clicks("button:has-text('Submit'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
             person.presses("Control+Enter")
@@ -414,7 +414,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         person.clicks(".preview.chosen summary")
         person.clicks(".preview.chosen button.must")
         person.sees(".preview.chosen pre", "row 199")
-        person.clicks("button:has-text('Submit')")
+        person.clicks("button:has-text('Submit'):not(.moved)")
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black"}
 
 

@@ -108,7 +108,7 @@ async def test_its_questions_are_answered_in_the_page(
         person.readies_keys()
         person.presses("e")
         person.edits("mine\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.sees(".said strong", "done")
         person.sees(".project .state", "2 files to review")
         claude.pane.wait_for("All done.")
@@ -217,4 +217,4 @@ async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
 def accepts(person: Person, edited: str) -> None:
     person.clicks(".approval button:has-text('Edit')")
     person.edits(edited)
-    person.clicks("text=Accept edited version")
+    person.accepts_edited()

@@ -63,7 +63,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
         assert person("value", css="#prompt") == "a thought\nof two lines"
         person.sees(".prompt .words", "Something")
         assert len(person.reads(".prompt")) == 1
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.sees(".finished", "Finished")
     assert (directory / "notes.md").read_text() == "half an ed"
 

@@ -78,7 +78,7 @@ async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_i
         person.readies_keys()
         person.presses("e")
         person.edits("def toll(carts):\n    return carts * 3  # coppers\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.until("document.querySelectorAll('.finished').length === 2")
     assert code.read_text() == "def toll(carts):\n    return carts * 3  # coppers\n"
 
@@ -135,7 +135,7 @@ def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, 
         person.readies_keys()
         person.presses("e")
         person.edits("# Notes\n\nMine alone.\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.sees(".said", "Done: notes.md has your version of it.")
     assert (directory / "notes.md").read_text() == "# Notes\n\nMine alone.\n"
 

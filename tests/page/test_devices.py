@@ -65,10 +65,21 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
                     person.readies_keys()
                     person.presses("e")
                     person.edits("by a phone\n")
-                    person.clicks("text=Accept edited version")
+                    person.accepts_edited()
                     person.sees(".settled-line", "Accepted with your edits")
         await owner.receive("update", "run_finished")
     assert (directory / "notes.md").read_text() == "by a phone\n"
+
+
+def test_the_link_that_serve_prints_signs_a_browser_in(browser: Browser, own_server: Server) -> None:
+    """Once; the code is not left in the address."""
+    address = f"{page_of(own_server)}#sign-in={new_code(Devices(own_server.data), 'admin').replace('-', '')}"
+    with browser.person(address) as person:
+        person.sees(".start h2", "New session")
+        assert person.runs("location.hash") == "#/"
+        with browser.person(address) as other:
+            other.sees(".problem", "already been used")
+    assert [device.scope for device in Devices(own_server.data)] == ["admin"]
 
 
 async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
@@ -174,7 +185,7 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
         with browser.person(f"{page_of(own_server)}#pair={new_code(devices, 'view').replace('-', '')}") as person:
             assert person("value", css="#device") == "Chrome on Linux"
             person.clicks("text=Pair this device")
-            person.sees(".side .empty", "A project is added on a device that has full access.")
+            person.sees(".side .empty", "This device can’t add projects.")
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 

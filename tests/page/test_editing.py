@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .rig import Browser, Person
-from .test_approving import CARD, CURRENT, answers, asks, bash, edit, stays, write
+from .test_approving import CARD, CURRENT, READS, answers, asks, bash, edit, stays, write
 
 pytestmark = pytest.mark.thorough
 
@@ -40,6 +40,14 @@ def scrolls_through_the_editor(person: Person) -> None:
         person.runs(IN_STEPS.format(PAGE))
         if can_accept(person):
             return
+
+
+def reads_on(person: Person) -> None:
+    """Presses "Read on" beside an editor of fields until all of them was in sight."""
+    person.until(
+        f"!document.querySelector({json.dumps(EDITED)}).disabled"
+        f" || void document.querySelector({json.dumps(READS)})?.click()"
+    )
 
 
 def adds(person: Person, text: str) -> None:
@@ -84,6 +92,9 @@ def test_what_is_closed_is_not_accepted_from_its_editor(
             person.sees(f"{CARD} .unopened", "Scroll through")
             assert not can_accept(person)
             scrolls_through_the_editor(person)
+        else:
+            assert not can_accept(person)
+            reads_on(person)
         person.clicks(f"{EDITED}:not(.moved):enabled")
         [answer] = answers(person)
         assert answer["behavior"] == "allow"
@@ -173,7 +184,8 @@ def test_what_was_opened_stays_open_after_editing(browser: Browser, address: str
         person.clicks(EDIT)
         person.sees(f"{CARD} textarea")
         person.loses(f"{CARD} pre")
-        assert can_accept(person)
+        assert person.reads(MUST) == []
+        reads_on(person)
         person.clicks(f"{CARD} footer button:has-text('Back')")
         person.sees(f"{CARD} pre", "tail")
         assert person.reads(MUST) == []

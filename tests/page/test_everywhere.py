@@ -198,7 +198,10 @@ def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
         {"name": "Bash", "input": flagged},
         {"name": "Write", "input": {"file_path": str(directory / "README.md"), "content": "x\u202e\n"}},
         {"name": "ExitPlanMode", "input": {"plan": "# Plan\n\n| a | b |\n|---|---|\n| one | two |\n"}},
-        {"name": "edit", "input": {"toolCallId": "t", "title": "Rename", "content": [diff, {**diff, "path": "/b.py"}]}},
+        {
+            "name": "acp:edit",
+            "input": {"toolCallId": "t", "title": "Rename", "content": [diff, {**diff, "path": "/b.py"}]},
+        },
         {"name": "mcp__a_server_with_a_long_name__and_a_tool", "input": {"sql": "select 1;\n" * 200}},
     ]
 

@@ -395,7 +395,7 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
         person.sees(".approval.current")
         person.clicks(".approval button:has-text('Edit')")
         person.edits("# Notes\n\nMine.\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.sees(".finished")
         person.clicks("summary:has-text('Accepted with your edits')")
         person.sees(".tool-body .line.added", "Mine.")

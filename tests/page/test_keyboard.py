@@ -30,6 +30,9 @@ MENU = "[aria-label='Session menu']"
 NO_DIALOG = "!document.querySelector('dialog')"
 """The page has noticed that its dialog was closed. Until then the key that opens it again has no effect."""
 
+SETTLED = "!document.activeElement.matches('.moved')"
+"""The button with the focus has stayed where it is: until then it takes no key and no click."""
+
 IN_DIALOG = "document.activeElement.closest('dialog') !== null"
 
 
@@ -114,6 +117,7 @@ def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> 
                 person.presses("Enter")
                 person.until(named(f"Comment on part {number}"))
         presses_until(person, "Tab", named("Keep planning"))
+        person.until(SETTLED)
         person.presses("Enter")
         person.until(at(f"{CARD} .rejecting textarea"))
         person.presses("Escape")

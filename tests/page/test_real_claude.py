@@ -110,7 +110,7 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
         person.sees(".approval .added mark", "2")
         person.clicks(".approval button:has-text('Edit')")
         person.edits("one\nzwei\nthree\nfour\n")
-        person.clicks("text=Accept edited version")
+        person.accepts_edited()
         person.sees(".approval h3", "Claude wants to run a command")
         assert poem.read_text() == "one\nzwei\nthree\nfour\n"
         person.sees(".approval pre", "touch made")

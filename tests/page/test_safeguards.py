@@ -12,7 +12,20 @@ from tests.server.processes import Server
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person
-from .test_approving import ACCEPT, CARD, CURRENT, OPEN, answers, asks, asks_to_edit, bash, edit, stays, write
+from .test_approving import (
+    ACCEPT,
+    CARD,
+    CURRENT,
+    OPEN,
+    answers,
+    asks,
+    asks_to_edit,
+    bash,
+    edit,
+    reads_all,
+    stays,
+    write,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -49,6 +62,8 @@ def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> No
             person.sees(f"{CARD} textarea")
         person.clicks(f"{CARD} button.must")
         person.until("document.querySelector('.approval').innerText.includes('tail')")
+        assert is_disabled(person, edited)
+        assert reads_all(person) > 1
         person.clicks(EDITED)
         assert answers(person)[0]["updatedInput"] == {**flagged["input"], "command": "sudo npm test"}
 
@@ -112,7 +127,7 @@ NOTES_OVER_THE_HEAD = (
 def test_what_a_note_covers_is_not_in_sight(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_bytes(b"")
-    with browser.person(address, height=480) as person:
+    with browser.person(address, height=560) as person:
         asks_to_edit(person, directory, lines=60)
         person.runs(NOTES_OVER_THE_HEAD)
         person("choose", css=".composer input[type=file]", files=[str(empty)])

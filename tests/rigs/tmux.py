@@ -66,6 +66,9 @@ class Pane:
         for key in keys:
             self._tmux.run("send-keys", "-t", self.id, key)
 
+    def resize(self, columns: int, rows: int) -> None:
+        self._tmux.run("resize-window", "-t", self.id, "-x", str(columns), "-y", str(rows))
+
     def kill(self) -> None:
         """The program ends as if its machine had."""
         os.kill(self.pid, signal.SIGKILL)

@@ -178,6 +178,7 @@ class Client:
         self.heard: list[dict[str, Any]] = []
         self.frames: list[Frame] = []
         self.decides = self.runs = self.owns = True
+        self.device: str | None = None
 
     def send(self, frame: Frame) -> None:
         self.frames.append(frame)
@@ -209,12 +210,12 @@ class Blobs(blobs.Blobs):
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
 
-    def take(self, blob_id: str) -> bytes:
+    def take(self, blob_id: str, device: str | None = None) -> bytes:
         if blob_id not in self.kept:
             raise ClientError("BLOB_NOT_FOUND", "There is no such blob.")
         return self.kept[blob_id]
 
-    async def read(self, blob_id: str) -> bytes:
+    async def read(self, blob_id: str, device: str | None = None) -> bytes:
         return self.take(blob_id)
 
 

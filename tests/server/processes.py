@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import psutil
 
+from tests.rigs.written import written
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import PATIENCE
 
@@ -62,8 +63,7 @@ class Server:
 
     @property
     def errors(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read().decode()
+        return written(self._errors)
 
 
 async def start(
@@ -92,8 +92,7 @@ async def serving(
         try:
             async with asyncio.timeout(PATIENCE):
                 line = await process.stdout.readline()
-            errors.seek(0)
-            assert line, errors.read().decode()
+            assert line, written(errors)
             server = Server(process, errors, json.loads(line), data)
             yield server
             if process.returncode is None:
@@ -116,10 +115,9 @@ async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
             if process.returncode is None:
                 process.kill()
                 await process.communicate()
-        errors.seek(0)
         assert output == b""
         assert process.returncode is not None
-        return process.returncode, errors.read().decode()
+        return process.returncode, written(errors)
 
 
 @contextlib.contextmanager

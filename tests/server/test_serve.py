@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -26,7 +27,7 @@ from websockets.exceptions import ConnectionClosed
 from drawbridge.server.app import stats
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
-from tests.server.processes import Server, refused, serving, start
+from tests.server.processes import COMMAND, Server, refused, serving, start
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE
 
@@ -78,11 +79,49 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         "SHA-256",
         str(code.parent),
         "demo",
-        "pair` connects a browser or a phone",
+        "pair --scope admin` connects a browser or a phone",
     ):
         assert expected in shown
+    assert "#sign-in" not in shown, "it is only for a person at a terminal"
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
+
+
+async def on_a_terminal(data: Path, *arguments: str | Path) -> str:
+    """What a person sees who starts the server in a terminal."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen, tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *map(str, ("--port", "0", "--data-dir", data, *arguments)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=errors,
+        )
+        os.close(theirs)
+
+        def read() -> str:
+            found = b""
+            while b"Ctrl-C stops" not in found:
+                found += screen.read(65_536)
+            return re.sub(r"\x1b\[[0-9;]*m", "", found.decode())
+
+        async with asyncio.timeout(PATIENCE):
+            shown = await asyncio.to_thread(read)
+            process.send_signal(signal.SIGINT)
+            await process.wait()
+    return shown
+
+
+async def test_a_terminal_gets_a_link_that_signs_a_browser_in(data: Path) -> None:
+    shown = await on_a_terminal(data)
+    assert re.search(r"sign in +https://127\.0\.0\.1:\d+/#sign-in=[A-Z2-9]{8}\r?\n", shown)
+    assert "Next: open the link" in shown
+
+
+@pytest.mark.parametrize("more", [("--public-host", "vm.example"), ("--no-tls", "--insecure-no-auth")])
+async def test_no_link_is_printed_where_it_may_lead_elsewhere_or_is_not_needed(data: Path, more: tuple[str]) -> None:
+    assert "#sign-in" not in await on_a_terminal(data, *more)
 
 
 async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
@@ -184,7 +223,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     )
     assert code == 2
     assert said.count("\n") == 1
-    assert said.startswith("drawbridge serve: Nothing was started: ")
+    assert said.startswith("drawbridge serve: ")
     for expected in (
         f"{config}: [serve] log_level must be one of",
         f"{config}: [serve] unknown setting prot",

@@ -151,7 +151,8 @@ async def test_an_open_websocket_is_not_timed(rig: ServerRig) -> None:
 # how many
 
 
-async def test_strangers_never_keep_others_out(rig: ServerRig) -> None:
+async def test_strangers_never_keep_others_out(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
     rig.server.options = ServerOptions(connections=4)
     friend = await rig.websocket()
     strangers = [await rig.raw(b"GET / HT") for _ in range(20)]
@@ -162,6 +163,32 @@ async def test_strangers_never_keep_others_out(rig: ServerRig) -> None:
         assert await client.hear_text() == "hello"
     await strangers[0].rest()
     assert len(rig.server.connections) <= 4
+
+
+async def test_a_first_request_has_its_time_whoever_else_comes(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with a slow connection, beside many that open connections all the time."""
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
+    rig.server.options = ServerOptions(connections=4)
+    slow = [await rig.raw(handshake()[:-1], source=f"127.0.0.{2 + at}") for at in range(4)]
+    for _ in range(20):
+        refused = await rig.raw(b"GET / HT")
+        assert await refused.rest() == b""
+    for client in slow:
+        client.send(handshake()[-1:])
+        assert (await client.head()).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_a_crowd_of_new_connections_at_one_address_keeps_nobody_out(
+    rig: ServerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
+    monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
+    rig.server.options = ServerOptions(connections=4)
+    for _ in range(20):
+        await rig.raw(b"GET / HT")
+    await until(lambda: len(rig.server.connections) == 4)
+    other = await rig.raw(handshake(), source="127.0.0.2")
+    assert (await other.head()).startswith(b"HTTP/1.1 101 ")
 
 
 async def test_who_was_answered_and_lingers_gives_way_too(rig: ServerRig) -> None:

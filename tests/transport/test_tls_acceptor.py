@@ -9,8 +9,11 @@ import ssl
 
 import pytest
 
-from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, TlsAcceptor
+from drawbridge.transport import tls_acceptor
+from drawbridge.transport.tls_acceptor import TlsAcceptor
 from tests.waiting import PATIENCE, until
+
+HANDSHAKES = 40
 
 
 async def test_connections_are_accepted_after_an_error(
@@ -19,10 +22,11 @@ async def test_connections_are_accepted_after_an_error(
     """The connection that it happened to is closed."""
     peers = list[str]()
 
-    async def fails_once(self: TlsAcceptor, address: str) -> None:
+    async def fails_once(self: TlsAcceptor, address: str) -> bool:
         peers.append(address)
         if len(peers) == 1:
             raise ValueError("odd")
+        return True
 
     monkeypatch.setattr(TlsAcceptor, "_make_room", fails_once)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -41,19 +45,23 @@ async def test_connections_are_accepted_after_an_error(
     assert [record.getMessage() for record in caplog.records] == ["accepting connections failed"]
 
 
-async def test_connections_that_make_room_before_their_handshake_has_begun_are_closed() -> None:
+async def test_connections_that_make_room_before_their_handshake_has_begun_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """They all arrive at once, so that none of the handshakes has begun. A socket that is left to the garbage collector would
     be a ``ResourceWarning``, and so an error of this test.
     """
+    monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", HANDSHAKES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     listener = socket.create_server(("127.0.0.1", 0), backlog=100)
     address, more = listener.getsockname(), 5
     with contextlib.ExitStack() as stack:
-        sources = ["127.0.0.2"] * HANDSHAKE_LIMIT + ["127.0.0.3"] * more
+        sources = ["127.0.0.2"] * HANDSHAKES + ["127.0.0.3"] * more
         crowd = [stack.enter_context(socket.create_connection(address, 10, (source, 0))) for source in sources]
         acceptor = TlsAcceptor(listener, context, asyncio.Protocol, shaking=15, closing=1)
         ended = [await asyncio.to_thread(one.recv, 1) for one in crowd[:more]]
         assert ended == [b""] * more
-        assert acceptor.shaking == HANDSHAKE_LIMIT
+        assert acceptor.shaking == HANDSHAKES
         acceptor.close()
         await acceptor.wait_closed()

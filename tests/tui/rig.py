@@ -165,6 +165,7 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
         suggestions,
         Proposal(**proposal) if proposal else None,
         request.get("changeable", True),
+        form=request.get("form", "fields"),
     )
     found = words(asked, agent.lower(), "/home/ada/blog", os.path.normpath)
     told: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))

@@ -87,7 +87,7 @@ function go(address: string) {
   } else location.hash = address;
 }
 
-/** What the address has besides a place: a token, or a code to pair this device. */
+/** What the address has besides a place: a token, or a code to pair this device. True: the place is shown already. */
 function takeSecrets() {
   const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
   const given = asked.get('token');
@@ -101,6 +101,15 @@ function takeSecrets() {
     }
     // Any page can link here with a token: a token that works is replaced only after the person agrees.
     if (given !== kept.token()) replaceToken(given);
+  }
+  const local = codeIn(asked.get('sign-in') ?? '');
+  if (local) {
+    history.replaceState(null, '', `${location.pathname}#/`);
+    // The server has printed the link for a browser on its own machine: there is nothing to compare or to ask.
+    if (!kept.token()) {
+      pair(local, kept.clientName());
+      return true;
+    }
   }
   const code = codeIn(asked.get('pair') ?? '');
   if (code) {

@@ -147,6 +147,11 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
     agent_type: str | None = None
 
 
+Form: TypeAlias = Literal["fields", "acp"]
+"""What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it. The
+driver of the agent knows it. An input can't tell, since a model may have chosen its fields."""
+
+
 class Question(Struct, frozen=True):
     """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, unchanged."""
 
@@ -162,6 +167,7 @@ class Question(Struct, frozen=True):
     """The reason for the question, in the agent's words."""
     blocked_path: str | None = None
     """The path that needs permission."""
+    form: Form = "fields"
 
 
 class QuestionCancelled(Struct, frozen=True):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.errors import CallerError, DrawbridgeError
 
 COMMANDS: Final = (
     "ide",
@@ -75,7 +75,9 @@ def _main(given: list[str]) -> int:
     try:
         return int(command.run(chosen))
     except DrawbridgeError as error:
-        print(f"drawbridge {given[0]}: {error}", file=sys.stderr)
+        # A wrong argument needs no page of the documentation.
+        code = "" if isinstance(error, CallerError) else f" [{error.code}]"
+        print(f"drawbridge {given[0]}: {error}{code}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would change the exit code
@@ -105,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="`drawbridge help COMMAND` describes a command.",
     )
     everything.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    commands = everything.add_subparsers(dest="command", metavar="COMMAND")
+    commands = everything.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     aliases = {name: [alias for alias, meant in ALIASES.items() if meant == name] for name in COMMANDS}
     for name in COMMANDS:
         command = module(name)

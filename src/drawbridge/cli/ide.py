@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     ours = settings.load("ide", IdeSettings, vars(chosen))
     if (ours.nvim is None) == (ours.folder is None):
-        raise BadSetting("Nothing was started: give either --nvim ADDRESS or --folder DIR.")
+        raise BadSetting("Give either --nvim ADDRESS or --folder DIR.")
     if ours.decide and ours.folder is None:
         raise BadSetting("Nothing was started: --decide requires --folder.")
     from drawbridge.ide.launch import launch

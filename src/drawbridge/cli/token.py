@@ -17,7 +17,7 @@ SUMMARY: Final = "create, list and revoke device tokens"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    targets = parser.add_subparsers(dest="target", required=True, metavar="COMMAND")
+    targets = parser.add_subparsers(title="commands", dest="target", required=True, metavar="COMMAND")
     text = "create a token for a device, and print it once"
     target = targets.add_parser("new", help=text, description=sentence(text))
     add_data_flags(target)

@@ -15,6 +15,7 @@
         ├── EditorHung           the editor did not answer in time
         ├── NoPort               no free port to listen on
         ├── NoProgram            a program that a command is to start is not there, or too old
+        ├── ProgramFailed        a program that a command has started failed
         ├── HistoryNotWritten    a message could not be added to a project's history; nothing of it was stored
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file can't be made private to this user, or can't be written
@@ -102,6 +103,10 @@ class NoPort(WorldError):
 
 class NoProgram(WorldError):
     code = "NO_PROGRAM"
+
+
+class ProgramFailed(WorldError):
+    code = "PROGRAM_FAILED"
 
 
 class HistoryNotWritten(WorldError):

@@ -124,7 +124,7 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
         raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}.")
     found = f" ({'; '.join(passed_over)})" if passed_over else ""
     raise NoProgram(
-        f"Neovim was not found: there is no nvim on PATH{found}. Install Neovim 0.7 or newer, or set {PROGRAM} to its path."
+        f"Neovim was not found: there is no nvim on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
     )
 
 

@@ -55,6 +55,8 @@ def draw(report: Report, terminal: Terminal) -> str:
     ]
     for title, found in sections:
         lines = list(found)
+        if not lines:
+            continue
         labels = max([LABEL, *(columns(harmless(line.label)) for line in lines)])
         rows = [_row(line, width, min(labels, LONGEST_LABEL), terminal) for line in lines]
         parts += ["", terminal.paint(title, "agent"), *rows]
@@ -106,8 +108,6 @@ def _files(editor: Editor, directory: str) -> Iterator[Line]:
 
 
 def _sockets(report: Report) -> Iterator[Line]:
-    for path in report.expected.values():
-        yield Line("·", "expected", short(path))
     marks = {"live": "●", "silent": "✗", "stale": "○", "not ours": "✗"}
     for entry in report.sockets:
         yield Line(marks[entry.state], entry.state, short(entry.path), _socket_note(entry))

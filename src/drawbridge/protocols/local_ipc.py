@@ -37,6 +37,7 @@ class Hook(Struct, tag="hook", frozen=True):
     Before a tool that may write, it waits until the server closes the connection; one line before that means that this
     may take some seconds.
     ``background``: the agent's daemon runs the session (``claude --bg``), outside of any terminal of the person.
+    ``config``: the agent's directory for its own files, if its environment names one.
     ``takes``: it waits up to 1 s for what is to be handed over to the agent, and sends an empty line when it has received it.
     """
 
@@ -46,6 +47,7 @@ class Hook(Struct, tag="hook", frozen=True):
     background: bool = False
     agent: str = ""
     takes: bool = False
+    config: str = ""
 
 
 class Bridge(Struct, tag="bridge", frozen=True):

@@ -8,7 +8,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -124,6 +124,13 @@ def _say(text: str) -> None:
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
 """Colours of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
 
+LIMITS: Final[Mapping[str, str]] = {
+    "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
+    "approve": "It can answer requests and stop runs, but not send prompts.",
+    "view": "It can only watch.",
+}
+"""Scope → what its devices can't do."""
+
 ALONE: Final = (
     "The server listens on this machine only, so a phone can't reach it. A browser on this machine can use the code.",
     "For a phone, restart the server with --host 0.0.0.0 (or, behind a tunnel or VPN, with --public-host NAME),",
@@ -149,7 +156,8 @@ def link(server: Running, code: str) -> str:
 
 def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> None:
     minutes = int(CODE_LIFETIME.total_seconds() // 60)
-    lines = [f"For one device, with the scope {scope}; valid for {minutes} minutes.", ""]
+    lines = [f"For one device, with the scope {scope}; valid for {minutes} minutes."]
+    lines += [*([LIMITS[scope]] if scope in LIMITS else []), ""]
     if server.loopback:
         lines += [*ALONE, ""]
     else:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, OffersReported, Proposal, StateReported
+from drawbridge.agents.base import AgentLine, AskedBy, Form, OffersReported, Proposal, StateReported
 from drawbridge.agents.output import session_id_of
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import (
@@ -122,6 +122,7 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     always: tuple[messages.Always, ...] = ()
     editable: tuple[str, ...] = ()
     summary: str = ""
+    form: Form = "fields"
 
     @property
     def agent_id(self) -> str | None:

@@ -139,7 +139,7 @@ def _certificate(settings: ServeSettings) -> list[str]:
     try:
         Certificate(Path(cert), Path(key)).context()
     except BadSetting as error:
-        return [str(error).removesuffix(". Nothing was started.")]
+        return [str(error).removesuffix(".")]
     return []
 
 

@@ -72,14 +72,18 @@ def show(
     projects: int,
     metrics: str | None,
     missing: Collection[str] = (),
+    sign_in: str | None = None,
 ) -> None:
-    """Prints where the server is. ``missing``: those of ``agents`` that are not installed."""
+    """Prints where the server is. ``missing``: those of ``agents`` that are not installed. ``sign_in``: a link that signs a
+    browser of this machine in."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
         return
     programs = address(plan, port)
-    rows = [("page", [page(programs)]), ("programs", [programs])]
+    rows = [("page", list(dict.fromkeys([page(programs), *pages(plan, port)]))), ("programs", [programs])]
+    if sign_in is not None:
+        rows.insert(0, ("sign in", [sign_in, "Opens the page as the owner: once, within 10 minutes."]))
     if plan.token_wanted:
         rows.append(
             ("token", [str(plan.data / "token"), "Anyone who has it can control the agents here. Keep it secret."])
@@ -103,9 +107,14 @@ def show(
         for index, text in enumerate(texts):
             label = terminal.paint(f"{name if index == 0 else '':<13}", "dim")
             lines.append(f"  {label}{terminal.plain(text, 'path' if name in ADDRESSES else 'context')}")
-    if plan.token_wanted:
+    if sign_in is not None:
         words = [
-            f"Next: `{own_command()} pair` connects a browser or a phone.",
+            "Next: open the link in a browser on this machine.",
+            f"`{own_command()} pair` connects a phone, `{own_command()} attach` a terminal.",
+        ]
+    elif plan.token_wanted:
+        words = [
+            f"Next: `{own_command()} pair --scope admin` connects a browser or a phone.",
             f"`{own_command()} attach` connects a terminal.",
         ]
     else:

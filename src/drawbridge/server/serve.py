@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
@@ -30,16 +31,16 @@ from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, METRICS_HOST, Monitor, serving_metrics
-from drawbridge.server.auth.access import Access, OwnNames, owner_token, served
+from drawbridge.server.auth.access import EVERYWHERE, Access, OwnNames, is_loopback, owner_token, served
 from drawbridge.server.auth.audit import Audit
-from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
 from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
-from drawbridge.server.screen import announced, pages, show
+from drawbridge.server.screen import address, announced, page, pages, show
 from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
 from drawbridge.server.sessions.searching import INDEXING_SECONDS
 from drawbridge.server.terminal_sessions.socket import private_socket
@@ -51,10 +52,10 @@ ENDING_SECONDS: Final = 10.0
 
 RENEWAL_SECONDS: Final = 3600.0
 
-SPARE_CONNECTIONS: Final = 64
+SPARE_CONNECTIONS: Final = 192
 """Connections beside those of clients: those without a request yet, and those for /health."""
 
-WAITING_CONNECTIONS: Final = 32
+WAITING_CONNECTIONS: Final = 128
 """Connections without a complete request, of all addresses together. Over TLS each may take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
@@ -170,7 +171,8 @@ async def _serve(
                         name,
                         program,
                     )
-            show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking)
+            link = _sign_in_link(plan, port, entrance)
+            show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking, link)
             tasks = BackgroundTasks(logger)
             try:
                 tasks.repeat(partial(monitor.report, clients), EVERY_SECONDS, "measuring the server", at_once=True)
@@ -191,6 +193,21 @@ async def _serve(
             logger.error("not everything ended within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
+
+
+def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
+    """A link that makes a browser on this machine a device with the scope ``admin``. Only for a person at a terminal: what is
+    written into a file or a log stays there."""
+    here = plan.host in EVERYWHERE or is_loopback(plan.host)
+    if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
+        return None
+    try:
+        code = new_code(Devices(plan.data), "admin")
+    except DrawbridgeError as error:
+        logger.warning("no link to sign in could be created: %s", error)
+        return None
+    entrance.note("pairing_code_made", device=None, scope="admin")
+    return f"{page(address(plan, port))}#sign-in={code.replace('-', '')}"
 
 
 def terms(clients: int) -> ServerOptions:

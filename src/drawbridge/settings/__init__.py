@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 from drawbridge.core.errors import BadSetting
 
@@ -27,9 +27,6 @@ Kind: TypeAlias = Literal["text", "number", "amount", "switch", "list", "choice"
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 Settings = TypeVar("Settings", bound=NamedTuple)
-
-STARTING: Final = ("ide", "serve")
-"""Commands that start a long-running process."""
 
 
 class Spec(NamedTuple):
@@ -149,8 +146,7 @@ def load(
     loaded = settings._make(values.values())
     problems += check(loaded) if check is not None else []
     if problems:
-        nothing = "Nothing was started: " if command in STARTING else ""
-        raise BadSetting(f"{nothing}{'; '.join(problems)}.")
+        raise BadSetting("; ".join(problems) + ".")
     return loaded
 
 

@@ -112,8 +112,9 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         nothing=f"Already set up: {loaded.path} makes {agent.title} call the guard.",
         notes=list(notes.of(agent, project, settings, document)),
         about={
-            loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)}); nothing else in it changes"
-            + (f"; {agent.title} asks before it writes" if ask_mode else ""),
+            loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)})"
+            + (f", and settings that make {agent.title} ask before it writes" if ask_mode else "")
+            + "; nothing else in it changes",
             stub: "the program that the hooks start, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },

@@ -24,7 +24,7 @@ from typing import Any
 
 import drawbridge
 from drawbridge.agents import catalog
-from drawbridge.core.errors import WorldError
+from drawbridge.core.errors import ProgramFailed
 from drawbridge.core.private_files import write_private
 from drawbridge.guard import calls
 from drawbridge.settings import of as settings_of
@@ -184,7 +184,7 @@ def is_whole(copy: Path) -> bool:
 def install_copy() -> Path:
     """Copies the guard's modules, unless the copy exists: into a temporary directory, which is then renamed.
 
-    Raises ``NotPrivate`` if it can't be written, ``WorldError`` if the copy does not run.
+    Raises ``NotPrivate`` if it can't be written, ``ProgramFailed`` if the copy does not run.
     """
     interpreter, place = choose(), copy_path()
     if is_whole(place):
@@ -220,8 +220,8 @@ def _compile(copy: Path, interpreter: Interpreter) -> None:
         subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
-        raise WorldError(
+        raise ProgramFailed(
             f"The guard's copy does not run with {interpreter.path}: {last}. Nothing else was changed."
         ) from None
     except subprocess.TimeoutExpired:
-        raise WorldError(f"{interpreter.path} did not finish within a minute. Nothing else was changed.") from None
+        raise ProgramFailed(f"{interpreter.path} did not finish within a minute. Nothing else was changed.") from None

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from drawbridge.core import launcher, plugin
-from drawbridge.core.errors import NotWritable, WorldError
+from drawbridge.core.errors import NotWritable, ProgramFailed
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing
@@ -174,7 +174,7 @@ def _ask(nvim: str, lua: str) -> str:
             command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise WorldError(f"Nothing was changed: {nvim} did not report its directories: {error}.") from None
+        raise ProgramFailed(f"Nothing was changed: {nvim} did not report its directories: {error}.") from None
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from drawbridge import settings
-from drawbridge.core.errors import NoProgram, WorldError
+from drawbridge.core.errors import NoProgram, ProgramFailed
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing
@@ -325,13 +325,13 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Runs a command. Raises ``WorldError`` with the last line of its output."""
+    """Runs a command. Raises ``ProgramFailed`` with the last line of its output."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WorldError(f"`{shlex.join(command)}` failed: {error}. The file was written.") from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. The file was written.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
-        raise WorldError(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}")
+        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import drawbridge
-from drawbridge.core.errors import NoProgram, WorldError
+from drawbridge.core.errors import NoProgram, ProgramFailed
 from drawbridge.setup import vsix
 from drawbridge.setup.plan import Plan
 
@@ -92,17 +92,17 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``WorldError`` with its last line."""
+    """The output of a command. Raises ``ProgramFailed`` with its last line."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WorldError(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
-        raise WorldError(
+        raise ProgramFailed(
             f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. Nothing else was changed."
         )
     return ended.stdout

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from msgspec import structs
 
+from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.http import Body, Closed, Event, Fields, HttpConnection, HungUp, Message, RequestHead
 from drawbridge.transport.http_app import Exchange as Exchange
@@ -31,10 +32,13 @@ BACKLOG: Final = 512
 HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
 
-GRACE_SECONDS: Final = 0.1
-"""The time that a connection may always wait for its peer, unless the limit is reached: many clients reconnect in the
-same moment after the server was restarted.
+GRACE_SECONDS: Final = 1.0
+"""The time that the peer of a new connection always gets for its first request: many clients reconnect in the same moment
+after the server was restarted, some over a slow network.
 """
+
+GRACE_PLACES: Final = 64
+"""Connections of one place (``core.addresses``) that have this time at once; of more, the oldest give way."""
 
 BODY_SECONDS: Final = 60.0
 """From the head to the end of the body, for an accepted request."""
@@ -108,30 +112,29 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""
-        waiting = [connection for connection in self.connections if connection.waits_for_peer]
-        if len(self.connections) >= self.options.connections:
-            self._report("refused one" if not waiting else "cut one")
-            if not waiting:
-                return False
-            self._cut_one_of(waiting)
-        now = asyncio.get_running_loop().time()
-        slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]
-        while slow and len(waiting) >= self.options.waiting:
-            cut = self._cut_one_of(slow)
-            waiting.remove(cut)
-        return True
-
-    def _cut_one_of(self, waiting: list[_Connection]) -> _Connection:
-        """The oldest connection of the address that has the most; authenticated ones come last. So many clients at one
-        address cut off only each other.
+        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or new ones
+        of many places whose first requests may still come.
         """
-        crowds = Counter(connection.address for connection in waiting)
-        cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.address]))
-        waiting.remove(cut)
+        while True:
+            waiting = [connection for connection in self.connections if connection.waits_for_peer]
+            is_full = len(self.connections) >= self.options.connections
+            if not is_full and len(waiting) < self.options.waiting:
+                return True
+            replaceable = _replaceable(waiting)
+            if is_full:
+                self._report("cut one" if replaceable else "refused one")
+            if not replaceable:
+                return not is_full
+            self._cut_one_of(replaceable)
+
+    def _cut_one_of(self, replaceable: list[_Connection]) -> None:
+        """The oldest connection of the place that has the most. So many clients at one address, or in one network of IPv6,
+        cut off only each other.
+        """
+        crowds = Counter(connection.place for connection in replaceable)
+        cut = max(replaceable, key=lambda connection: crowds[connection.place])
         self.connections.pop(cut, None)
         cut.abort()
-        return cut
 
     def _report(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
@@ -147,6 +150,17 @@ class HttpServer:
         for connection in list(self.connections):
             connection.ping_or_cut()
         self._ping_in(seconds)
+
+
+def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
+    """Those of the connections that wait for their peers which may be closed for another one. Requests that were accepted,
+    and wait for the rest of their bodies, give way only to each other.
+    """
+    strangers = [connection for connection in waiting if not connection.takes_body]
+    if not strangers:
+        return waiting
+    crowds = Counter(connection.place for connection in strangers if connection.is_new)
+    return [one for one in strangers if not one.is_new or crowds[one.place] > GRACE_PLACES]
 
 
 class _Connection(asyncio.Protocol):
@@ -166,8 +180,9 @@ class _Connection(asyncio.Protocol):
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
         """The transport's own ``write`` while the WebSocket is open: a direct call, as it sends most bytes of a broadcast."""
-        self.address = ""
-        self.made_at = asyncio.get_running_loop().time()
+        self.address = self.place = ""
+        self._made_at = asyncio.get_running_loop().time()
+        self._has_asked = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
 
@@ -178,6 +193,8 @@ class _Connection(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.place = place(self.address)
+        self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake has taken its time before
         if not self._server.make_room():
             transport.abort()
             return
@@ -237,6 +254,11 @@ class _Connection(asyncio.Protocol):
     def waits_for_peer(self) -> bool:
         """Whether the next step is the peer's, which may never take it."""
         return self._http.waits_for_peer
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its first request may still be on its way (``GRACE_SECONDS``)."""
+        return not self._has_asked and asyncio.get_running_loop().time() - self._made_at < GRACE_SECONDS
 
     @property
     def takes_body(self) -> bool:
@@ -351,6 +373,7 @@ class _Connection(asyncio.Protocol):
                     peer.closed(code)
 
     def _decide(self, asked: RequestHead) -> None:
+        self._has_asked = True
         app, head = self._server.app, structs.replace(asked.head, peer=self.address)
         refusal = app.admit(head, asked.upgrade)
         if refusal is not None:

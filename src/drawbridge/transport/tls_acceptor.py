@@ -17,13 +17,17 @@ from functools import partial
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
+from drawbridge.core.addresses import place
 from drawbridge.core.tasks import BackgroundTasks
 
-HANDSHAKE_LIMIT: Final = 64
+HANDSHAKE_LIMIT: Final = 256
 """Handshakes at once. Those of normal peers take milliseconds, plus the time of two messages on the network."""
 
-GRACE_SECONDS: Final = 0.25
-"""Seconds that each handshake gets, even while its address opens more of them."""
+PLACE_LIMIT: Final = 64
+"""Handshakes at once of one address, or of one network of IPv6."""
+
+GRACE_SECONDS: Final = 1.0
+"""Seconds that each handshake gets, whoever else comes: enough for a network with a round trip of 400 ms."""
 
 PAUSE_SECONDS: Final = 0.1
 """Seconds without an attempt after one that has failed: the system may have no file descriptor left."""
@@ -32,9 +36,9 @@ logger = logging.getLogger("drawbridge.http_server")
 
 
 class _Shaking(NamedTuple):
-    """The address of a handshake that is under way, and when it began."""
+    """A handshake that is under way: the place of its address (``core.addresses``), and when it began."""
 
-    address: str
+    place: str
     since: float
 
 
@@ -87,12 +91,15 @@ class TlsAcceptor:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:
-                await self._make_room(address[0])
+                has_room = await self._make_room(place(address[0]))
             except BaseException:
                 peer.close()
                 raise
+            if not has_room:
+                peer.close()
+                continue
             task = self._tasks.start(self._shake_hands(peer), f"the TLS handshake with {address[0]}")
-            self._shaking[task] = _Shaking(address[0], loop.time())
+            self._shaking[task] = _Shaking(place(address[0]), loop.time())
             self._accepted.add(peer)
             task.add_done_callback(partial(self._shaken, peer))
 
@@ -102,21 +109,33 @@ class TlsAcceptor:
             self._accepted.discard(peer)
             peer.close()
 
-    async def _make_room(self, address: str) -> None:
-        """Closes the oldest handshake of the address that has the most. A new client of that address waits until the oldest one
-        has had its time: otherwise clients that reconnect all the time would lock out the others at their address.
+    async def _make_room(self, of: str) -> bool:
+        """Closes a handshake that has had its time, if there are too many. Returns False if the place ``of`` has all that one
+        may have, and none of them has had its time. Where others have all of them, the new one waits: further ones wait in the
+        kernel's queue meanwhile.
         """
-        loop = asyncio.get_running_loop()
+        mine = [task for task, one in self._shaking.items() if one.place == of]
+        if len(mine) >= PLACE_LIMIT:
+            if self._time_left(mine[0]) > 0:
+                return False
+            self._cut(mine[0])
         while len(self._shaking) >= HANDSHAKE_LIMIT:
-            crowds = Counter(one.address for one in self._shaking.values())
-            oldest = max(self._shaking, key=lambda task: crowds[self._shaking[task].address])
-            found = self._shaking[oldest]
-            left = GRACE_SECONDS - (loop.time() - found.since)
-            if left > 0 and found.address == address:
+            oldest = next(iter(self._shaking))
+            left = self._time_left(oldest)
+            if left > 0:
                 await asyncio.wait([oldest], timeout=left)
-            else:
-                del self._shaking[oldest]
-                oldest.cancel()
+                continue
+            crowds = Counter(one.place for one in self._shaking.values())
+            over = [task for task in self._shaking if self._time_left(task) <= 0]
+            self._cut(max(over, key=lambda task: crowds[self._shaking[task].place]))
+        return True
+
+    def _time_left(self, task: asyncio.Task[None]) -> float:
+        return GRACE_SECONDS - (asyncio.get_running_loop().time() - self._shaking[task].since)
+
+    def _cut(self, task: asyncio.Task[None]) -> None:
+        del self._shaking[task]
+        task.cancel()
 
     async def _shake_hands(self, peer: socket.socket) -> None:
         self._accepted.discard(peer)

@@ -15,7 +15,7 @@ from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.tui import answers, wording
 from drawbridge.tui.approval_words import WAYS, ApprovalState, circumstances, notice, title, ways, why_not_accepted
-from drawbridge.tui.call_parts import parts
+from drawbridge.tui.call_parts import of_request
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.diff_view import Headed, Lines, LinesView
 from drawbridge.tui.difference import Difference, difference
@@ -332,6 +332,8 @@ class ApprovalView(Vertical, can_focus=True):
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
+        if not self.is_ready and event.button.name not in ("back", "more"):
+            return  # the click may have been meant for what was there before
         acts: dict[str | None, Callable[[], object]] = {
             "accept": self.accept,
             "always": self.always,
@@ -406,7 +408,7 @@ class ApprovalView(Vertical, can_focus=True):
         name, given = answers.field(request), request["input"]
         if name is not None and self._text is not None:
             given = {**given, name: self._text}
-        above = parts(request["tool_name"], given, proposal, request.get("link_targets"))
+        above = of_request(request, given)
         head = painter.call([*circumstances(request), *above], width)
         if found is None or proposal is None:
             return head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -17,8 +18,17 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
 }
 """Tool → the fields that its proposal shows already."""
 
-ACP_ENVELOPE: Final = frozenset({"toolCallId", "kind", "status", "sessionUpdate", "content", "rawInput", "title"})
-"""Fields of an ACP tool call that are its form, or are shown as parts of their own."""
+ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    "kind": frozenset(
+        {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
+    ),
+    "status": frozenset({"pending", "in_progress", "completed", "failed"}),
+    "sessionUpdate": frozenset({"tool_call", "tool_call_update"}),
+}
+"""Fields of an ACP tool call → the protocol's own values, which need not be shown. Any other value is."""
+
+ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
+"""A ``toolCallId`` that need not be shown."""
 
 Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "diff", "field", "danger"]
 
@@ -32,15 +42,24 @@ class Part(NamedTuple):
     old: str = ""
 
 
-def parts(tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None) -> list[Part]:
-    """``proposal``: the change that is shown beside them. ``links``: paths that lead through a symbolic link → their ends."""
+def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
+    """The parts of an approval. ``given``: its input, with the person's edits. Its proposal is shown beside them."""
+    form, links = request.get("form"), request.get("link_targets")
+    return parts(request["tool_name"], given, request.get("proposal"), links, is_acp=form == "acp")
+
+
+def parts(
+    tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None, *, is_acp: bool = False
+) -> list[Part]:
+    """``proposal``: the change that is shown beside them. ``links``: paths that lead through a symbolic link → their ends.
+    ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
     found = [
         Part("warning", f"{path} leads through a link. The file is {end}.")
         for path, end in (links.items() if isinstance(links, Mapping) else ())
     ]
     if not isinstance(given, Mapping):
         return [*found, Part("json", _json(given))]
-    if isinstance(given.get("toolCallId"), str):
+    if is_acp:
         return [*found, *_of_acp(tool, given, proposal)]
     return [*found, *_of_tool(tool, given, proposal)]
 
@@ -51,10 +70,8 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
         return
     match tool, given:
         case "Bash", {"command": str(command)}:
-            if isinstance(described := given.get("description"), str):
-                yield Part("words", described)
-            yield from _fields(given, {"command"} | ({"description"} if isinstance(described, str) else set()))
             yield Part("command", command)
+            yield from _fields(given, {"command"})
         case _, {"plan": str(plan)} if tool == PLAN:
             yield from _fields(given, {"plan"})
             yield Part("markdown", plan)
@@ -70,7 +87,7 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
 
 def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
     raw = call.get("rawInput")
-    fields = raw if isinstance(raw, Mapping) else {} if raw is None else {"rawInput": raw}
+    fields = raw if isinstance(raw, Mapping) else {}
     diffs = [*_diffs(call)]
     shown = {text for diff in diffs for text in diff}
     if proposal is not None:
@@ -83,17 +100,39 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
     yield from _fields(
         fields, {name for name, value in fields.items() if isinstance(value, str) and value in shown | {command}}
     )
-    yield from _fields(call, ACP_ENVELOPE)
+    yield from _fields(call, _shown_of_acp(call))
     content = call.get("content")
-    for one in content if isinstance(content, list) else () if content is None else (content,):
-        match one:
-            case {"type": "content", "content": {"type": "text", "text": str(text)}}:
-                yield Part("markdown" if tool == PLAN else "words", text)
-            case {"type": "diff", "path": str(path), "newText": str(new)}:
-                if proposal is None:
-                    yield Part("diff", new, path, _old(one))
-            case _:
-                yield Part("json", _json(one))
+    for one in content if isinstance(content, list) else ():
+        yield from _content_of_acp(tool, one, proposal)
+
+
+def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
+    """The fields of an ACP tool call that are shown as parts of their own, or have no meaning for a person."""
+    found = {name for name, words in ACP_WORDS.items() if isinstance(call.get(name), str) and call[name] in words}
+    id = call.get("toolCallId")
+    if isinstance(id, str) and ACP_ID.fullmatch(id):
+        found.add("toolCallId")
+    kinds: Mapping[str, type] = {"title": str, "rawInput": dict, "content": list}
+    return found | {name for name, kind in kinds.items() if isinstance(call.get(name), kind)}
+
+
+def _content_of_acp(tool: str, part: Any, proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+    """A part of the ``content`` of an ACP tool call. What is beside the fields of its kind is shown as well."""
+    match part:
+        case {"type": "content", "content": {"type": "text", "text": str(text), **of_text}, **rest}:
+            yield Part("markdown" if tool == PLAN else "words", text)
+            more = {**rest, "content": of_text} if of_text else rest
+        case {"type": "diff", "path": str(path), "newText": str(new), **rest}:
+            if proposal is None:
+                yield Part("diff", new, path, _old(part))
+            more = {name: value for name, value in rest.items() if name != "oldText" or not isinstance(value, str)}
+            if more.get("oldText", "") is None:
+                del more["oldText"]
+        case _:
+            yield Part("json", _json(part))
+            return
+    if more:
+        yield Part("json", _json(more))
 
 
 def _diffs(call: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
 from typing import Any, Final
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments.lexers import find_lexer_class_by_name  # type: ignore[import-untyped]
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
@@ -22,7 +29,7 @@ from textual.strip import Strip
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text.counts import size
 from drawbridge.tui import wording
-from drawbridge.tui.call_parts import Part, parts
+from drawbridge.tui.call_parts import Part, of_request, parts
 from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
 from drawbridge.tui.colours import CodeColours, Palette
 from drawbridge.tui.conversation import Item
@@ -102,7 +109,12 @@ class Painter:
     def markdown(self, text: str, width: int) -> list[Strip]:
         if len(text) > MARKDOWN_CHARACTERS:
             return self.plain(text, width, self.palette.ink)
-        return self._rendered(_Markdown(wording.block(text), CodeColours(self.palette)), width)
+        source = wording.block(text)
+        markdown = _Markdown(source, CodeColours(self.palette))
+        lines = self._lines_of(markdown, width)
+        if markdown.lacks("".join(segment.text for line in lines for segment in line)):
+            return self.plain(text, width, self.palette.ink)
+        return _harmless_strips(lines)
 
     def plain(self, text: str, width: int, colour: str) -> list[Strip]:
         style = Style(color=colour)
@@ -235,7 +247,7 @@ class Painter:
         if proposal and isinstance(text, str):
             return self.diff({**proposal, "new_text": text}, width)
         if given is not None:
-            return self.call(parts(request["tool_name"], given), width, DIFF_LINES)
+            return self.call(of_request({**request, "proposal": None}, given), width, DIFF_LINES)
         return self.plain("Too large to show.", width, self.palette.soft)
 
     def _finished(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
@@ -266,13 +278,18 @@ class Painter:
         return self.plain(words, width, self.palette.wait)
 
     def _rendered(self, renderable: RenderableType, width: int) -> list[Strip]:
-        """Character references of Markdown become characters only now: what is drawn is made harmless last."""
-        options = self._console.options.update(width=width)
-        lines = self._console.render_lines(renderable, options, pad=False)
-        strips = [Strip(_harmless_segments(line)) for line in lines]
-        while strips and not strips[-1].text.strip():
-            strips.pop()
-        return strips
+        return _harmless_strips(self._lines_of(renderable, width))
+
+    def _lines_of(self, renderable: RenderableType, width: int) -> list[list[Segment]]:
+        return self._console.render_lines(renderable, self._console.options.update(width=width), pad=False)
+
+
+def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
+    """Character references of Markdown are characters by now: what is drawn is made harmless last."""
+    strips = [Strip(_harmless_segments(line)) for line in lines]
+    while strips and not strips[-1].text.strip():
+        strips.pop()
+    return strips
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
@@ -292,15 +309,60 @@ class _Heading(Heading):
 
 
 class _CodeBlock(CodeBlock):
+    """Its language is not drawn: the colors show it. Any other words at its beginning are."""
+
+    info = ""
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _CodeBlock:
+        is_language = _is_language(token.info)
+        found = cls(token.info if is_language else "text", markdown.code_theme)
+        found.info = "" if is_language else token.info.strip()
+        return found
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.info:
+            yield Text(self.info)
         yield Padding(_code(str(self.text).rstrip(), self.lexer_name, self.theme), (0, 1), style="code.ground")
+
+
+_PARSER: Final = (
+    MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
+)
+"""HTML and definitions of links are text, since they would be drawn as nothing. ``<https://…>`` would be drawn twice, so that
+its letters could make up for others (see ``lacks``)."""
+
+
+_NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
+"""The number of an item of a list: what is drawn counts from the first one."""
 
 
 class _Markdown(Markdown):
     elements = Markdown.elements | {"heading_open": _Heading, "fence": _CodeBlock, "code_block": _CodeBlock}
 
     def __init__(self, text: str, theme: CodeColours) -> None:
-        super().__init__(text, code_theme=theme, hyperlinks=False)  # type: ignore[arg-type]  # Syntax takes it as well
+        super().__init__("", code_theme=theme, hyperlinks=False)  # type: ignore[arg-type]  # Syntax takes it as well
+        self.markup = text
+        self.parsed = _PARSER.parse(text)
+
+    def lacks(self, drawn: str) -> bool:
+        """Whether letters or digits of the source are missing in what was drawn at some width, as in a table that is too wide,
+        in a quote within forty others, in the title of a link, or in the address of an image.
+        """
+        languages = "".join(token.info for token in self.parsed if token.type == "fence" and _is_language(token.info))
+        source = html.unescape(_NUMBER.sub("", self.markup))
+        return bool(_letters(source) - _letters(drawn) - _letters(languages))
+
+
+def _is_language(info: str) -> bool:
+    try:
+        return bool(find_lexer_class_by_name(info))
+    except ClassNotFound:
+        return False
+
+
+def _letters(text: str) -> Counter[str]:
+    return Counter(filter(str.isalnum, text))
 
 
 def _code(text: str, language: str, theme: Any) -> Syntax:

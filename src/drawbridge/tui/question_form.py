@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,6 +14,9 @@ from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
 
 from drawbridge.tui.call_parts import Part
 from drawbridge.tui.wording import block, one_line
+
+OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
+"""Fields of a question that the form has a place for → their types."""
 
 
 class QuestionForm(VerticalScroll):
@@ -79,7 +82,7 @@ class QuestionForm(VerticalScroll):
         return [(group.question, group.chosen()) for group in self._groups]
 
 
-def _unknown(given: Mapping[str, Any], known: set[str]) -> Iterator[tuple[str, str]]:
+def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, str]]:
     """Fields that Drawbridge does not know, which are shown as well."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
@@ -92,10 +95,17 @@ class _Group(Vertical):
         super().__init__(classes="question-group")
         self._place = f"{number} of {count}  " if count > 1 else ""
         self.question: str = asked["question"]
-        self._header = asked.get("header")
+        self._header = asked["header"] if isinstance(asked.get("header"), str) else ""
         self._many = bool(asked.get("multiSelect"))
         options = asked.get("options")
         self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
+        # What the form has no place for.
+        strange = {
+            name: asked[name] for name, kind in OF_QUESTION.items() if not isinstance(asked.get(name, kind()), kind)
+        }
+        if isinstance(options, list) and len(self._options) < len(options):
+            strange["options"] = [one for one in options if not isinstance(one, dict)]
+        self._more = [*_unknown({**asked, **strange}, OF_QUESTION.keys() - strange.keys())]
         self._own = Input(placeholder="Other…", compact=True, classes="own")
         kind = Checkbox if self._many else RadioButton
         self._buttons = [kind(content, compact=True) for content in self._labels()]
@@ -103,6 +113,8 @@ class _Group(Vertical):
     def compose(self) -> ComposeResult:
         header = f"{one_line(self._header)}  " if self._header else ""
         yield Static(Content.assemble((self._place, "$soft"), (header, "$accent bold"), (block(self.question), "bold")))
+        for name, value in self._more:
+            yield Static(Content(block(f"{name}: {value}")), classes="more-words")
         for option in self._options:
             for name, value in _unknown(option, {"label", "description"}):
                 yield Static(Content(block(f"{option.get('label', '')}, {name}: {value}")), classes="more-words")

@@ -83,6 +83,7 @@ async def test_an_answer_chooses_no_more_than_was_said(project: Path) -> None:
             asked = await warm.asked()
             assert asked.proposal == Proposal(str(poem), POEM, "new\n")
             assert json.loads(bytes(asked.input))["title"] == f"Edit {poem}"
+            assert asked.form == "acp"
             warm.process.answer(asked.question_id, decision)
             warm.process.answer(asked.question_id, Decision(allow=True))
             assert (await warm.ended()).ok

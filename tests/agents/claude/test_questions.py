@@ -22,7 +22,7 @@ def test_a_question_has_the_agents_own_words() -> None:
     stream = Stream()
     line = (
         b'{"request":{"tool_name":"Bash","input":{"n": 1.0,\r "z":"\\u00e4"},"subtype":"can_use_tool",'
-        b'"permission_suggestions":[{"type": "setMode"}]},"request_id":"q1","type":"control_request"}'
+        b'"permission_suggestions":[{"mode": "plan",\r "type": "setMode"}]},"request_id":"q1","type":"control_request"}'
     )
 
     (question,) = stream.raw(line)
@@ -30,7 +30,7 @@ def test_a_question_has_the_agents_own_words() -> None:
     assert isinstance(question, Question)
     assert (question.question_id, question.tool_name, question.proposal) == ("q1", "Bash", None)
     assert bytes(question.input) == b'{"n": 1.0,\r "z":"\\u00e4"}'
-    assert bytes(question.suggestions) == b'[{"type": "setMode"}]'
+    assert bytes(question.suggestions) == b'[{"mode": "plan",\r "type": "setMode"}]'
 
 
 def test_a_question_about_a_file_shows_what_would_change() -> None:

@@ -12,7 +12,7 @@ class Observer {
 }
 
 let now = 0;
-Object.assign(globalThis, { IntersectionObserver: Observer, ResizeObserver: Observer });
+Object.assign(globalThis, { IntersectionObserver: Observer, ResizeObserver: Observer, visualViewport: null });
 globalThis.requestAnimationFrame = (act) => setTimeout(act, 0);
 performance.now = () => now;
 Object.assign(globalThis.document, {

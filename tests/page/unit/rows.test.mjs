@@ -256,7 +256,7 @@ test('calls are told by verbs and by what they are done to', () => {
   assert.equal(words('Edit', { file_path: `${ROOT}/a.md` }, 'waiting'), 'Edit a.md');
   assert.equal(words('mcp__github__get_issue', { title: 'x' }), 'Used get_issue (github): x');
   assert.equal(words('Unknown', null), 'Used Unknown');
-  assert.equal(words('x', { toolCallId: '1', kind: 'execute', title: 'make' }), 'Ran make');
+  assert.equal(words('x', { toolCallId: '1', kind: 'execute', title: 'make' }), 'Used x: 1');
   assert.equal(words('constructor', {}), 'Used constructor');
 });
 

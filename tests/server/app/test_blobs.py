@@ -132,21 +132,21 @@ async def test_a_piece_that_does_not_go_on_is_refused_and_nothing_is_added(blobs
         assert refused.value.code == "BLOB_OFFSET"
         assert refused.value.details == {"expected": 3, "complete": False}
     await blobs.put("b", 3, b"two", True)
-    assert blobs.take("b") == b"onetwo"
+    assert blobs.take("b", None) == b"onetwo"
     assert await code_of(blobs, "b", 6, b"more", True) == "BLOB_OFFSET"
     assert await code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
-    assert blobs.take("b") == b"onetwo"
+    assert blobs.take("b", None) == b"onetwo"
 
 
 async def test_an_unfinished_blob_begins_anew_at_its_beginning(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"long one", False)
     await blobs.put("b", 0, b"new", True)
-    assert blobs.take("b") == b"new"
+    assert blobs.take("b", None) == b"new"
 
 
 async def test_an_empty_blob_is_one(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"", True)
-    assert blobs.take("b") == b""
+    assert blobs.take("b", None) == b""
 
 
 async def test_size_and_number_are_bounded_and_what_is_there_stays(
@@ -161,8 +161,8 @@ async def test_size_and_number_are_bounded_and_what_is_there_stays(
     await blobs.put("b", 8, bytes(2), True)
     await blobs.put("c", 0, b"", True)
     assert await code_of(blobs, "d", 0, b"", True) == "RESOURCE_LIMIT"
-    assert len(blobs.take("a")) == BLOB_BYTES
-    assert len(blobs.take("b")) == 10
+    assert len(blobs.take("a", None)) == BLOB_BYTES
+    assert len(blobs.take("b", None)) == 10
 
 
 @pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
@@ -185,15 +185,16 @@ async def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) ->
     assert await fill(None) == most - most * 3 // 4
 
 
-async def test_a_piece_counts_for_the_device_that_sends_it(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can make another's blob grow at the other's cost."""
-    monkeypatch.setattr(blobs_module, "MOST", 4)
-    await blobs.put("a", 0, b"x", False)
-    await blobs.put("b", 0, b"x", False)
-    for blob_id in ("a", "b"):
-        await blobs.put(blob_id, 1, b"y", False, "one")
-    assert await code_of(blobs, "c", 0, b"x", True, "one") == "RESOURCE_LIMIT"
-    await blobs.put("c", 0, b"x", True)
+async def test_a_blob_belongs_to_the_device_that_has_uploaded_it(blobs: Blobs) -> None:
+    """Nobody reads another's, or changes what its id stands for."""
+    await blobs.put("b", 0, b"mine", False)
+    await blobs.put("b", 0, b"theirs", True, "one")
+    await blobs.put("b", 4, b" too", True)
+    assert blobs.take("b", None) == b"mine too"
+    assert blobs.take("b", "one") == b"theirs"
+    with pytest.raises(ClientError) as refused:
+        blobs.take("b", "two")
+    assert refused.value.code == "BLOB_NOT_FOUND"
 
 
 async def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
@@ -204,20 +205,20 @@ async def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
     await blobs.put("old", 0, b"x", True)
     await blobs.put("used", 0, b"y", True)
     now += 3_000
-    blobs.take("used")
+    blobs.take("used", None)
     now += 1_000
     await blobs.put("new", 0, b"z", True)
-    assert sorted(path.name for path in (tmp_path / "blobs").iterdir()) == ["new", "used"]
+    assert sorted(path.read_bytes() for path in (tmp_path / "blobs").iterdir()) == [b"y", b"z"]
     with pytest.raises(ClientError):
-        blobs.take("old")
-    assert blobs.take("used") == b"y"
+        blobs.take("old", None)
+    assert blobs.take("used", None) == b"y"
 
 
 async def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path / "blobs")
     await blobs.put("secret", 0, b"x", True)
     assert (tmp_path / "blobs").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "blobs" / "secret").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "blobs" / "0").stat().st_mode & 0o777 == 0o600
     Blobs(tmp_path / "blobs")
     assert list((tmp_path / "blobs").iterdir()) == []
 
@@ -231,7 +232,7 @@ async def test_a_disk_that_takes_nothing_is_said_and_the_blob_begins_anew(
         assert await code_of(blobs, "b", 3, b"two", True) == "FILE_OPERATION"
     assert await code_of(blobs, "b", 3, b"two", True) == "BLOB_OFFSET"
     await blobs.put("b", 0, b"three", True)
-    assert blobs.take("b") == b"three"
+    assert blobs.take("b", None) == b"three"
 
 
 def full(file: int, data: bytes) -> int:

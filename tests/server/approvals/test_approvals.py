@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -184,6 +185,8 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
     plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
     async with serving(tmp_path / "data") as server:
         project = await server.project(phone)
+        (server.root / "one" / "README.md").symlink_to(tmp_path / ".bashrc")
+        (server.root / "one" / "vendor").symlink_to(tmp_path / "work")
         process = await server.running(phone, project)
         content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
         for given, targets in (
@@ -196,6 +199,10 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
             ),
             ({"file_path": "/a\0b"}, None),
             ({"command": link, "path": 5, "content": None}, None),
+            ({"path": "README.md"}, {"README.md": str(tmp_path / ".bashrc")}),
+            ({"target": "./vendor/../README.md"}, {"./vendor/../README.md": str(tmp_path / "README.md")}),
+            ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
+            ({"content": "README.md and more"}, None),
         ):
             process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
@@ -268,6 +275,45 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
         await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
         assert len(server.agent.latest.answers) == 1
         server.agent.latest.ends()
+
+
+async def test_a_changed_input_is_refused_where_the_agent_takes_none(tmp_path: Path) -> None:
+    """It would do what it has asked for, without the change."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
+        [request] = phone.of_type("permission_request")
+        answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, **answer, updated_input={"title": "y"})
+        assert (refused.value.code, refused.value.field) == ("NOT_SUPPORTED", "data.updated_input")
+        assert process.answers == []
+        await server.does(phone, "permission_response", project, **answer)
+        assert len(process.answers) == 1
+        process.ends()
+
+
+@pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
+async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
+    """Claude Code would ignore that, or continue as if nobody had answered (2.1.329)."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
+        [request] = phone.of_type("permission_request")
+        answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
+        changed = {"updated_input": more} if more else {}
+        with pytest.raises(ClientError, match="have no answers") as refused:
+            await server.does(phone, "permission_response", project, **answer, **changed)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input")
+        assert process.answers == []
+        answered = {"questions": [{"question": "Which?"}], "answers": {"Which?": "Right"}}
+        await server.does(phone, "permission_response", project, **answer, updated_input=answered)
+        assert len(process.answers) == 1
+        process.ends()
 
 
 async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:

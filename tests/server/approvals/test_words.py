@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec import Raw
 
-from drawbridge.agents.base import Proposal
+from drawbridge.agents.base import Form, Proposal
 from drawbridge.agents.claude.prompts import remembered
 from drawbridge.server.approvals.words import LONGEST_PATH, MOST_RISKS, Words, words
 from drawbridge.server.events import ApprovalRequested
@@ -28,9 +28,10 @@ def said(
     suggestions: Any = (),
     changeable: bool = True,
     agent: str = "claude",
+    form: Form = "fields",
 ) -> Words:
     raw = [Raw(json.dumps(one).encode()) for one in ({} if given is None else given, suggestions)]
-    request = ApprovalRequested("appr_1", "run_1", tool, raw[0], raw[1], proposal, changeable)
+    request = ApprovalRequested("appr_1", "run_1", tool, raw[0], raw[1], proposal, changeable, form=form)
     return words(request, agent, ROOT, os.path.normpath)
 
 
@@ -113,17 +114,31 @@ def acp(kind: str, *paths: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_tool_call_of_acp_has_a_title(kind: str, call: dict[str, Any], text: str, path: str | None) -> None:
-    found = said(kind, call, agent="gemini")
+    found = said(kind, call, agent="gemini", form="acp")
     assert (found.title.text, found.title.path) == (f"Gemini {text}", path)
 
 
 def test_a_command_of_acp_is_marked_in_its_own_field() -> None:
-    [risk] = said("execute", acp("execute", rawInput={"command": "sudo ls"})).risks
+    [risk] = said("execute", acp("execute", rawInput={"command": "sudo ls"}), form="acp").risks
     assert (risk.code, risk.field, risk.start, risk.end) == ("sudo", "rawInput.command", 0, 4)
-    [risk] = said("execute", acp("execute") | {"title": "sudo ls"}).risks
+    [risk] = said("execute", acp("execute") | {"title": "sudo ls"}, form="acp").risks
     assert (risk.code, risk.field) == ("sudo", "title")
-    [risk] = said("execute", acp("execute", rawInput={"command": ["sh", "-c", "sudo ls"]})).risks
+    [risk] = said("execute", acp("execute", rawInput={"command": ["sh", "-c", "sudo ls"]}), form="acp").risks
     assert (risk.code, risk.field, risk.end) == ("sudo", "rawInput.command", 0)
+
+
+def test_an_input_that_looks_like_acp_is_read_by_its_fields() -> None:
+    """A model chooses the fields of an MCP tool."""
+    evil = {"toolCallId": "t", "kind": "edit", "content": [{"path": "/etc/motd"}], "command": "sudo ls"}
+    found = said("Bash", evil)
+    assert (found.kind, found.title.path) == ("command", None)
+    assert [(risk.code, risk.field) for risk in found.risks] == [("sudo", "command")]
+
+
+def test_a_flag_of_a_call_of_acp_is_marked_wherever_it_is() -> None:
+    call = acp("execute", dangerouslySkip=True, rawInput={"command": "ls", "dangerouslyDisableSandbox": True})
+    fields = [risk.field for risk in said("execute", call, form="acp").risks]
+    assert fields == ["dangerouslySkip", "rawInput.dangerouslyDisableSandbox"]
 
 
 def test_a_file_outside_the_project_is_marked() -> None:
@@ -196,6 +211,18 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str, saved_in: str) -> None:
     [always] = said("Bash", {"command": "ls"}, suggestions=[suggestion]).always
     assert (always.text, always.suggestion, always.saved_in) == (text, 0, saved_in)
+
+
+def test_a_directory_that_the_agent_has_anyway_is_not_offered() -> None:
+    """Claude Code suggests the project's own directory for `touch x`, and asks again the next time (2.1.329)."""
+
+    def offered(*paths: str) -> list[str]:
+        suggestion = {"type": "addDirectories", "directories": paths, "destination": "session"}
+        return [one.text for one in said("Bash", {"command": "touch x"}, suggestions=[suggestion]).always]
+
+    assert offered(ROOT) == offered(f"{ROOT}/", f"{ROOT}/src") == []
+    assert offered(ROOT, "/srv") == [f"Always allow the folders `{ROOT}` and `/srv` this session"]
+    assert offered(f"{ROOT}2") == [f"Always allow the folder `{ROOT}2` this session"]
 
 
 def test_always_names_the_one_option_of_acp() -> None:

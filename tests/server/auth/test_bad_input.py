@@ -203,6 +203,56 @@ async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
         assert (limited["what"], limited["device"]) == ("denials", PHONE)
 
 
+async def test_a_device_can_not_push_older_lines_out_by_what_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entrance, "now", Clock())
+    monkeypatch.setattr(entrance, "CHANGES", (20, 2.0))
+    async with serving(tmp_path) as server, server.client() as owner:
+        project = await server.project(owner)
+        async with server.client(server.token(PHONE, "run")) as phone:
+            codes = [code_of(await phone.ask("set_mode", {"mode": "plan"}, project)) for _ in range(30)]
+            assert codes[20:] == ["RATE_LIMITED"] * 10
+            assert code_of(await phone.ask("agent_interrupt", {"all": True}, project)) == "RATE_LIMITED"
+            assert (await phone.ask("project_list"))["type"] == "project_list"
+        written = [one for one in events(server.data, "mode_set") if one["by"] == PHONE]
+        assert len(written) == 20
+        [limited] = events(server.data, "limited")
+        assert (limited["what"], limited["device"]) == ("commands", PHONE)
+        for _ in range(30):
+            assert code_of(await owner.ask("set_mode", {"mode": "plan"}, project)) == "ok"
+
+
+async def test_nor_by_connecting_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    monkeypatch.setattr(entrance, "CONNECTS", (5, 1.0))
+    async with serving(tmp_path) as server:
+        token = server.token(PHONE, "view")
+        for _ in range(5):
+            async with server.client(token):
+                pass
+        assert (await status(server, "127.0.0.1", token))[0] == 429
+        assert (await first_words(server, "127.0.0.1", auth(token)))[0] == "RESOURCE_LIMIT"
+        assert len([one for one in events(server.data, "connected") if one["by"] == PHONE]) == 5
+        async with server.client():  # the owner
+            pass
+        clock.time += 1
+        async with server.client(token):
+            pass
+
+
+async def test_refusals_of_many_addresses_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrance, "now", Clock())
+    monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))
+    async with serving(tmp_path, proxies=["127.0.0.1"]) as server:
+        for at in range(10):
+            assert (await status(server, f"198.51.100.{at}", "wrong"))[0] == 401
+        assert len(events(server.data, "refused")) == 5
+        [limited] = events(server.data, "limited")
+        assert limited["what"] == "refusals"
+
+
 async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
@@ -211,10 +261,10 @@ async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypat
         many(server, SOMEWHERE),
     ):
         for _ in range(5):
-            assert (await status(server, SOMEWHERE, "wrong"))[0] == 503
+            assert (await status(server, SOMEWHERE, OWNER))[0] == 503
         assert len(events(server.data, "refused")) == 1
         clock.time += 30
-        await status(server, SOMEWHERE, "wrong")
+        await status(server, SOMEWHERE, OWNER)
         assert len(events(server.data, "refused")) == 2
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
+from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head
 from drawbridge.server.auth import devices, entrance
 from drawbridge.server.auth.access import Access, OwnNames
@@ -28,15 +29,17 @@ from drawbridge.server.auth.entrance import (
     ALL_WRONG_CODES,
     FAILURES,
     HANDSHAKES,
+    LEAST_PER_DEVICE,
     REQUESTS,
     WRONG_CODES,
     ClientLimits,
     Entrance,
 )
-from drawbridge.server.auth.rate_limits import Buckets, place
+from drawbridge.server.auth.rate_limits import Buckets
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, TlsAcceptor
+from drawbridge.transport import tls_acceptor
+from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, PLACE_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.waiting import PATIENCE, until
 
@@ -277,6 +280,38 @@ async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) ->
         await clients[0].close()
         await until(lambda: len(server.clients) == 3)
         assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+
+
+async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -> None:
+    """However many connections it opens: another device and the owner get in."""
+    async with serving(tmp_path, crowd=ClientLimits(clients=16), proxies=["127.0.0.1"]) as server:
+        token = server.token("phone", "view")
+        async with contextlib.AsyncExitStack() as stack:
+            for number in range(LEAST_PER_DEVICE):
+                sent = {"X-Forwarded-For": f"198.51.100.{number}", "Authorization": f"Bearer {token}"}
+                await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=sent))
+            refused, headers, body = await status(server, SOMEWHERE, token)
+            assert (refused, headers["Retry-After"]) == (429, "30")
+            assert "TOO_MANY_FROM_DEVICE" in body
+            assert await first_words(server, SOMEWHERE, auth(token)) == ("RESOURCE_LIMIT", 1013)
+            assert (await status(server, SOMEWHERE, server.token("tablet", "view")))[0] == 101
+            assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+
+
+async def test_places_are_kept_for_the_owner(tmp_path: Path, clock: Clock) -> None:
+    async with (
+        serving(tmp_path, crowd=ClientLimits(clients=8), proxies=["127.0.0.1"]) as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for number in range(7):
+            headers = {"X-Forwarded-For": f"198.51.100.{number}"}
+            headers["Authorization"] = f"Bearer {server.token(f'device {number}', 'view')}"
+            await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=headers))
+        another = server.token("another", "view")
+        assert (await status(server, SOMEWHERE, another))[0] == 503
+        assert await first_words(server, SOMEWHERE, auth(another)) == ("RESOURCE_LIMIT", 1013)
+        async with many(server, ELSEWHERE):
+            assert (await status(server, ELSEWHERE, OWNER))[0] == 503
 
 
 # prompts
@@ -527,6 +562,42 @@ async def silent(server: Server, source: str) -> socket.socket:
     return one
 
 
+async def keeps(*open: socket.socket) -> bool:
+    """Whether all of them are still open."""
+    await asyncio.sleep(0.05)
+    for one in open:
+        with contextlib.suppress(BlockingIOError):
+            one.recv(1)
+            return False
+    return True
+
+
+async def test_nobody_is_cut_off_in_the_first_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd of many addresses has all handshakes: a client waits until the oldest of them has had its time."""
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 3600.0)
+    trusted = ssl.create_default_context(cafile=str(made.certificate))
+    async with serving(tmp_path, made.context()) as server:
+        acceptor = server.door._server
+        assert isinstance(acceptor, TlsAcceptor)
+        crowd = [await silent(server, f"127.0.1.{number % 250 + 1}") for number in range(HANDSHAKE_LIMIT)]
+        await until(lambda: acceptor.shaking == HANDSHAKE_LIMIT)
+        knocking = asyncio.create_task(answered(server, trusted))
+        assert await keeps(*crowd)
+        assert not knocking.done()
+        crowd[0].close()
+        assert await knocking == "project_list"
+        assert await keeps(*crowd[1:])
+        for one in crowd:
+            one.close()
+        await until(lambda: acceptor.shaking == 0)
+
+
+async def answered(server: Server, trusted: ssl.SSLContext) -> str:
+    async with server.client(tls=trusted) as client:
+        return code_of(await client.ask("project_list"))
+
+
 async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(tmp_path: Path) -> None:
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     loop = asyncio.get_running_loop()
@@ -535,13 +606,14 @@ async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(t
         assert isinstance(acceptor, TlsAcceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
-        crowd = [await silent(server, "127.0.0.3") for _ in range(HANDSHAKE_LIMIT + 20)]
-        await until(lambda: acceptor.shaking == HANDSHAKE_LIMIT)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(PLACE_LIMIT)]
+        await until(lambda: acceptor.shaking == PLACE_LIMIT + 1)
+        later = await silent(server, "127.0.0.3")
         async with asyncio.timeout(PATIENCE):
-            assert await loop.sock_recv(crowd[0], 1) == b"", "the oldest of the crowd gave way"
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await loop.sock_recv(slow, 1)
+            with contextlib.suppress(ConnectionError):
+                assert await loop.sock_recv(later, 1) == b"", "the address has its share"
+        assert await keeps(slow, *crowd)
+        later.close()
         for one in (slow, *crowd):
             one.close()
         await until(lambda: acceptor.shaking == 0)

@@ -262,6 +262,16 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
         yield client
 
 
+async def test_a_project_that_has_become_a_link_is_not_reached(
+    server: Server, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, _ = two
+    (server.roots / "mine").rename(server.roots / "was mine")
+    (server.roots / "mine").symlink_to(server.roots / "secret")
+    for name, data in (("execute", {"prompt": "/quick"}), ("sessions", {}), ("file_list", {})):
+        assert code_of(await confined.ask(name, data, mine)) == "PROJECT_NOT_FOUND"
+
+
 async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from drawbridge.server.checkpoints import checkpoints as module
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints
 from drawbridge.server.checkpoints.git import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.server.sessions.context import Limits
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 from tests.server.core_rig import Client, Server, serving
@@ -63,6 +65,35 @@ async def test_a_run_tells_which_files_it_changed_and_how(project: Path) -> None
         ("poem.txt", "changed"), ("new.bin", "added"), ("old.txt", "deleted")
     }  # fmt: skip
     assert "-line 3\n+LINE 3\n" in changes.diff
+
+
+async def test_a_run_goes_before_what_clients_request(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask: it waits for one operation only. Equal requests are one."""
+    checkpoints, read, done = Checkpoints(project, "proj_1"), list[str](), list[str]()
+    runs = [f"run_{number}" for number in range(5)]
+    for run in runs:
+        await checkpoints.take(run, "before")
+        (project / "poem.txt").write_text(run)
+        await checkpoints.take(run, "after")
+    reads = Checkpoints._changes
+
+    async def counted(self: Checkpoints, run_id: str) -> RunChanges:
+        read.append(run_id)
+        return await reads(self, run_id)
+
+    async def asks(run: str) -> None:
+        assert run in (await checkpoints.changes(run)).diff
+        done.append(run)
+
+    monkeypatch.setattr(Checkpoints, "_changes", counted)
+    asking = [asyncio.create_task(asks(run)) for run in runs for _ in range(20)]
+    await asyncio.sleep(0)
+    await checkpoints.begin("run_next")
+    done.append("run_next")
+    await asyncio.gather(*asking)
+    await checkpoints.stored()
+    assert set(done[: done.index("run_next")]) <= {runs[0]}
+    assert read == runs
 
 
 async def test_a_revert_restores_exactly(project: Path) -> None:

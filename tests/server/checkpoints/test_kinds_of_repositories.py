@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import checkpoints as module
+from drawbridge.server.checkpoints import git as git_module
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
@@ -39,6 +40,17 @@ async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, 
         (project / name).write_bytes(data)
     await checkpoints.take(RUN, "after")
     return checkpoints, (await checkpoints.changes(RUN)).diff
+
+
+async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that git itself knows: how such a repository is read through links is not known."""
+    git(project, "config", "core.repositoryFormatVersion", "1")
+    git(project, "config", "extensions.worktreeConfig", "true")
+    assert await Checkpoints(project, "proj_1").take(RUN, "before")
+    known = git_module.KNOWN_EXTENSIONS - {"extensions.worktreeconfig"}
+    monkeypatch.setattr(git_module, "KNOWN_EXTENSIONS", known)
+    with pytest.raises(NoCheckpoint, match=r"the repository uses extensions\.worktreeconfig, which is not supported"):
+        await Checkpoints(project, "proj_1").take(RUN, "before")
 
 
 @pytest.mark.parametrize("how", ["attributes", "info", "configuration", "person"])
@@ -243,9 +255,71 @@ async def test_a_work_tree_that_is_configured_elsewhere(project: Path, tmp_path:
     assert (elsewhere / "poem.txt").read_text() == "not of this project\n"
 
 
+async def test_a_pointer_that_names_no_file(project: Path) -> None:
+    (project / ".git" / "commondir").write_bytes(b"\0")
+    assert not await Checkpoints(project, "proj_1").take(RUN, "before")
+
+
 async def test_a_pipe_in_place_of_the_repository(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     assert not await Checkpoints(tmp_path, "proj_1").take(RUN, "before")
+
+
+OF_GIT = [
+    *(".git/" + name for name in ("config", "HEAD", "packed-refs", "info/exclude", "info/attributes")),
+    *(".git/objects/info/alternates", ".gitignore", ".gitattributes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, kind) for name in OF_GIT for kind in ("pipe", "large")), (".git/commondir", "pipe")]
+)
+async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Path) -> None:
+    file = project / name
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        with file.open("wb") as made:
+            made.truncate(200_000_000)
+    with pytest.raises(NoCheckpoint, match=f"{name.removeprefix('.git/')} is not a small regular file"):
+        await Checkpoints(project, "proj_1").take(RUN, "before")
+
+
+@pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
+async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    git(project, "config", setting, str(tmp_path / "pipe"))
+    with pytest.raises(NoCheckpoint, match=f"{setting.lower()} does not name a small regular file"):
+        await Checkpoints(project, "proj_1").take(RUN, "before")
+    git(project, "config", setting, os.devnull)
+    assert await Checkpoints(project, "proj_1").take(RUN, "before")
+
+
+async def test_a_configuration_that_includes_a_pipe(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_module, "SETTINGS_SECONDS", 0.2)
+    os.mkfifo(tmp_path / "pipe")
+    git(project, "config", "include.path", str(tmp_path / "pipe"))
+    with pytest.raises(GitFailed, match=r"git took more than 0\.2 s for: config --list"):
+        await Checkpoints(project, "proj_1").take(RUN, "before")
+
+
+def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, mine, other = (tmp_path / f"drawbridge-git-{id}-x" for id in (gone.pid, os.getpid(), "mine"))
+    link = tmp_path / f"drawbridge-git-{gone.pid}-link"
+    for folder in (left, mine, other):
+        folder.mkdir()
+        (folder / "index").touch()
+    link.symlink_to(mine)
+    git_module.remove_left_folders()
+    assert sorted(tmp_path.glob("drawbridge-*")) == sorted([mine, other, link])
+    assert (mine / "index").exists()
 
 
 @pytest.mark.parametrize("place", [".git", ".git/objects", "bare", "nowhere"])

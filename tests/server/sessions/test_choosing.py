@@ -71,6 +71,7 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
         await server.does(phone, "set_mode", project, mode="plan")
         assert told() == ["plan", "plan"], "what the next one begins with"
         process = await server.running(phone, project)
+        process.heard(ModeChanged("plan"))
         process.heard(ModeChanged("acceptEdits"))  # an answer did that
         assert told() == ["acceptEdits", "acceptEdits"]
         joined = await server.does(page, "project_join", project)
@@ -83,7 +84,46 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
         process.ends()
         process.exit(0)
         await settled()
-        assert told() == ["plan", "plan"]
+        assert told() == ["default", "default"]
+
+
+@pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
+async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chosen: str) -> None:
+    """As when a plan is accepted, and with it all edits: for the next prompt, and after a restart of the server."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        if chosen == "for all prompts":
+            await server.does(phone, "set_mode", project, mode="plan")
+            process = await server.running(phone, project)
+        else:
+            await server.does(phone, "execute", project, prompt="plan", options={"permission_mode": "plan"})
+            process = await ran(server, phone, project, server.agent, "plan")
+        assert process.launch.options.permission_mode == "plan"
+        process.heard(ModeChanged("plan"))
+        process.heard(ModeChanged("acceptEdits"))
+        if chosen == "for all prompts":
+            process.ends()
+        await settled()
+        await server.does(phone, "execute", project, prompt="more")
+        again = await ran(server, phone, project, server.agent, "more")
+        assert again is process, "it continues"
+    async with serving(tmp_path) as server:
+        later = await server.running(phone, project)
+        assert later.launch.options.permission_mode == "acceptEdits"
+        later.ends()
+
+
+async def test_the_mode_of_one_prompt_is_not_kept(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="plan", options={"permission_mode": "plan"})
+        process = await ran(server, phone, project, server.agent, "plan")
+        process.heard(ModeChanged("plan"))
+        await server.does(phone, "execute", project, prompt="more")
+        again = await ran(server, phone, project, server.agent, "more")
+        assert again.launch.options.permission_mode is None
 
 
 async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ class Session:
         self.pid = pid or os.getpid()
         self.cwd = cwd or rig.folder
         self.turn = str(uuid.uuid4())
+        self.config = ""
         self._rig = rig
         config = Path(os.environ["CLAUDE_CONFIG_DIR"])
         self.transcript = config / "projects" / "-ws" / f"{self.id}.jsonl"
@@ -89,7 +90,8 @@ class Session:
     async def reports(self, event: str, *, background: bool = False, **more: Any) -> None:
         """A hook that does not wait; returns when the server has processed it."""
         async with Line.open() as line:
-            line.send(type="hook", pid=self.pid, payload=self.payload(event, **more), background=background)
+            payload = self.payload(event, **more)
+            line.send(type="hook", pid=self.pid, payload=payload, background=background, config=self.config)
             line.end()
             assert await line.receive() is None
         await self._rig.idle()

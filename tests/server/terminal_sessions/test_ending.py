@@ -14,7 +14,7 @@ from msgspec import Raw
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.session import Process, TerminalSession
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Session, SocketRig, socket_rig
@@ -56,7 +56,7 @@ async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
     def meanwhile(closed: TerminalSession, *reason: str) -> None:
         withdraw_all(closed, *reason)
         if reason:
-            asyncio.get_running_loop().call_soon(begun, "claude", event, session.pid)
+            asyncio.get_running_loop().call_soon(begun, "claude", event, Process(session.pid))
 
     await session.reports("SessionEnd", reason="exit")
     monkeypatch.setattr(TerminalSession, "withdraw_all", meanwhile)

@@ -527,6 +527,21 @@ async def test_a_turn_ends_for_any_reason_over_a_restart(tmp_path: Path, reason:
         assert [one["outcome"] for one in await recorded(rig, session, "run_finished")] == ["completed"]
 
 
+@HOW
+async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how: str) -> None:
+    """Its question was answered in the terminal, and its Stop hook found no server: the agent's record shows both."""
+    async with asked(tmp_path, how) as (_, session, _, _):
+        session.writes(used("t1", COMMAND))
+        await session.reports("Notification")
+    done = {"content": [{"type": "text", "text": "Done"}], "stop_reason": "end_turn"}
+    session.writes(result("t1"), {"type": "assistant", "message": done})
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        await session.reports("Notification")
+        assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["completed"]
+        assert (await later.info(session))["desk"]["state"] == "finished"
+
+
 class AnHourLater(datetime):
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]

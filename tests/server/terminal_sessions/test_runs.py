@@ -49,6 +49,20 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
     assert (finished["outcome"], finished["error"]) == ("failed", "API Error: 400 nope")
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [("authentication_failed", "AGENT_NOT_LOGGED_IN"), ("rate_limit", "AGENT_RATE_LIMITED"), ("overloaded", None)],
+)
+async def test_a_failed_request_has_a_code_where_a_person_can_do_something(
+    rig: SocketRig, error: str, code: str | None
+) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("StopFailure", error=error, last_assistant_message="API Error: 429")
+    (finished,) = rig.client.updates("run_finished")
+    assert finished.get("code") == code
+
+
 async def test_background_work_keeps_a_run_open(rig: SocketRig) -> None:
     """What the task reports when it ends has an id of its own, and is part of the run."""
     session = Session(rig)
@@ -115,6 +129,53 @@ async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> 
     await session.reports("Stop", prompt_id=second, last_assistant_message="done")
     assert await state(rig, session) == "finished"
     assert [run for run, _ in ends(rig)][-1] == second != first
+
+
+async def test_a_run_ends_behind_its_last_text_though_the_run_before_ended_with_the_same(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="One")
+    session.writes(prompt("One"), said("Done."))
+    await session.reports("Stop", last_assistant_message="Done.")
+    second = str(uuid.uuid4())
+    await session.reports("UserPromptSubmit", prompt="Two", prompt_id=second)
+    stops = asyncio.create_task(session.reports("Stop", prompt_id=second, last_assistant_message="Done."))
+    done, _ = await asyncio.wait([stops], timeout=0.2)
+    assert not done
+    session.writes(prompt("Two", promptId=second), said("Done."))
+    await stops
+    assert await told(rig, session) == ["> One", "Done.", "> Two", "Done."]
+    records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    assert records[-1]["message"]["message"]["run_id"] == second
+
+
+async def test_a_run_that_continues_after_its_end_is_another_one(rig: SocketRig) -> None:
+    """Somebody else's hook may make the agent continue when it stops. Reports that come late change nothing."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop")
+    await session.reports("UserPromptSubmit", prompt="Go")
+    assert await state(rig, session) == "finished"
+    await session.reports("PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+    assert await state(rig, session) == "working"
+    await session.reports("Stop")
+    (first, _), (second, _) = ends(rig)
+    assert first == session.turn != second
+    assert await state(rig, session) == "finished"
+
+
+async def test_a_run_that_ended_before_a_restart_does_not_end_again(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"))
+        await session.reports("Stop")
+    async with socket_rig(tmp_path) as rig:
+        await session.at(rig).reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"))
+        await session.reports("Stop")
+        records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+        ended = [one["message"] for one in records if one["message"].get("subtype") == "run_finished"]
+        assert [one["message"]["run_id"] for one in ended].count(session.turn) == 1
 
 
 async def test_a_copied_conversation_is_not_taken_for_new_runs(rig: SocketRig) -> None:

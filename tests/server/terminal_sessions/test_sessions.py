@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
 import threading
 import uuid
 from collections.abc import AsyncIterator
@@ -148,6 +149,62 @@ async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its
     async with session.asks("Write", **given) as (_, question):
         await session.reports("PostToolUse", tool_name="Write", tool_input={**given, "content": "mine"})
         assert rig.withdrawn(question) == ["answered elsewhere"]
+
+
+def another_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "600"])
+
+
+async def test_a_second_terminal_with_the_same_conversation_takes_nothing_away(rig: SocketRig) -> None:
+    """``claude --continue`` opens the conversation that another terminal has open; then it ends."""
+    session = Session(rig)
+    first = session.pid
+    await session.reports("UserPromptSubmit", prompt="Go")
+    async with session.asks(**COMMAND) as (hook, question):
+        with another_process() as second:
+            session.pid = second.pid
+            await session.reports("SessionStart", source="resume")
+            assert rig.withdrawn(question) == []
+            await session.reports("SessionEnd")
+            assert rig.withdrawn(question) == []
+            assert (await rig.info(session))["desk"]["state"] == "waiting"
+            second.kill()
+        session.pid = first
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    await session.reports("SessionEnd")
+    assert (await rig.info(session))["desk"]["state"] == "ended"
+
+
+async def test_the_question_of_a_second_terminal_ends_with_it(rig: SocketRig) -> None:
+    session = Session(rig)
+    first = session.pid
+    await session.reports("UserPromptSubmit", prompt="Go")
+    async with session.asks(**COMMAND) as (hook, question):
+        with another_process() as second:
+            session.pid = second.pid
+            await session.reports("SessionStart", source="resume")
+            async with session.asks(command="theirs") as (_, theirs):
+                second.kill()
+                second.wait()
+                await until(lambda: rig.withdrawn(theirs), "its end")
+        session.pid = first
+        assert await rig.is_open(question)
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+
+
+async def test_a_hook_with_the_id_of_another_question_gets_no_answer(rig: SocketRig) -> None:
+    session = Session(rig)
+    async with Line.open() as first, Line.open() as second:
+        for line, command in ((first, "ls"), (second, "rm -rf ~")):
+            payload = session.payload("PermissionRequest", tool_name="Bash", tool_input={"command": command})
+            line.send(type="hook", pid=session.pid, payload=payload, question="the same")
+            await until(lambda: rig.questions, "the question")
+        assert await second.receive() == {"decision": None}
+        [question] = rig.questions
+        await rig.answers(question)
+        assert await first.receive() == {"decision": {"behavior": "allow"}}
 
 
 async def test_a_hook_that_is_ended_takes_its_question_with_it(rig: SocketRig) -> None:

@@ -75,6 +75,37 @@ async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pyt
     assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
 
 
+async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a client answers again."""
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    async with session.asks(more=SUBAGENT, command="one") as (hook, _):
+        assert await hook.receive() is None
+    async with session.asks(more=SUBAGENT, command="two") as (hook, question):
+        assert await hook.receives_nothing()  # it would be over after the long time, which is the shorter one here
+        await rig.answers(question)
+        assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    async with session.asks(more=SUBAGENT, command="three") as (hook, _):
+        assert await hook.receive() is None
+
+
+async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its dialog is usable all the time (2.1.329), whether or not a client is connected."""
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
+    agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}
+    session = Session(rig)
+    async with session.asks(more=agent, **COMMAND) as (hook, question):
+        assert await hook.receives_nothing()
+        assert await rig.is_open(question)
+    rig.server.core.gone(rig.client)
+    async with session.question_of(agent, command="another") as hook:
+        assert await hook.receives_nothing()
+
+
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its dialog is usable all the time."""
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)

@@ -4,7 +4,7 @@ import { useRef } from 'preact/hooks';
 
 import * as kept from '../state/kept.ts';
 import { alwaysWords, approvesMode } from '../state/projects.ts';
-import { single } from '../ui/dom.ts';
+import { counted, single } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
 import type { CardProps } from './card-view.tsx';
@@ -19,19 +19,23 @@ const hasKeys = () => kept.setting('keys') !== 'off';
 export function Answers({ card, version }: CardProps) {
   const { answered, busy: disabled, mode } = card;
   const isUnopened = card.unopened.value > 0;
-  const { isUnseen } = card;
+  const isUnseen = !card.isSeen.value && !card.isEditSeen.value;
   if (answered) return <Kept card={card} version={version} />;
   if (!card.canAnswer) return <footer class="hint">View only. Approve from another device.</footer>;
   if (mode === 'edit')
     return (
       <footer>
-        {isUnopened ? <Unread /> : isUnseen && <p class="hint unopened">Scroll through all of it before you accept.</p>}
+        {isUnopened && <Unread />}
+        {!isUnopened && isUnseen && card.text !== undefined && (
+          <p class="hint unopened">Scroll through all of it before you accept.</p>
+        )}
+        {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
         <Button
           label={disabled ? 'Sending…' : 'Accept edited version'}
           icon="check"
           shortcut={COMMAND_KEY}
           ariaShortcut="Control+Enter Meta+Enter"
-          class="yes accepts edited"
+          class="yes accepts edited moved"
           disabled={disabled || isUnopened || isUnseen}
           onClick={single(() => card.accept())}
         />
@@ -80,7 +84,32 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-function Choices({ card }: CardProps) {
+/** In the place of Accept until all of the request has been in sight. */
+function ReadOn({ card }: CardProps) {
+  const { unread } = card;
+  const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
+  return (
+    <>
+      <Button
+        label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
+        icon="down"
+        class="reads"
+        disabled={card.busy}
+        onClick={() => card.readOn()}
+      />
+      {lines && (
+        <Button
+          label={card.busy ? 'Sending…' : `Accept without reading ${lines}`}
+          class="quiet accepts skips moved"
+          disabled={card.busy}
+          onClick={single(() => card.accept(false, true))}
+        />
+      )}
+    </>
+  );
+}
+
+function Choices({ card, version }: CardProps) {
   const { request, world, busy: disabled, isPlan, takesLetter } = card;
   // Only a device that may start runs may allow something permanently.
   const mayRemember = world.may('execute');
@@ -89,24 +118,30 @@ function Choices({ card }: CardProps) {
   const key = (letter: string) => (hasLetters ? letter : undefined);
   const comments = card.comments.count.value;
   const isUnopened = card.unopened.value > 0;
+  const isUnread = !isUnopened && !card.isSeen.value;
+  const isClosed = isUnopened || isUnread;
   const asksFirst = isPlan && mayRemember && approvesMode(request.suggestions, 'acceptEdits');
   return (
     <footer>
       {isUnopened && <Unread />}
-      <Button
-        label={disabled ? 'Sending…' : asksFirst ? 'Approve, ask before edits' : isPlan ? 'Approve' : 'Accept'}
-        icon="check"
-        shortcut={takesLetter ? key('a') : COMMAND_KEY}
-        ariaShortcut={takesLetter ? key('a') : 'Control+Enter Meta+Enter'}
-        class="yes accepts"
-        disabled={disabled || isUnopened}
-        onClick={single(() => card.accept())}
-      />
+      {isUnread && <ReadOn key="reads" card={card} version={version} />}
+      {!isUnread && (
+        <Button
+          key="accepts"
+          label={disabled ? 'Sending…' : asksFirst ? 'Approve, ask before edits' : isPlan ? 'Approve' : 'Accept'}
+          icon="check"
+          shortcut={takesLetter ? key('a') : COMMAND_KEY}
+          ariaShortcut={takesLetter ? key('a') : 'Control+Enter Meta+Enter'}
+          class="yes accepts moved"
+          disabled={disabled || isUnopened}
+          onClick={single(() => card.accept())}
+        />
+      )}
       {asksFirst && (
         <Button
           label="Approve and accept edits"
           class="accepts"
-          disabled={disabled || isUnopened}
+          disabled={disabled || isClosed}
           onClick={single(() => card.accept(true))}
         />
       )}
@@ -131,7 +166,7 @@ function Choices({ card }: CardProps) {
         <Button
           label={always}
           class="quiet always accepts"
-          disabled={disabled || isUnopened}
+          disabled={disabled || isClosed}
           onClick={single(() => card.accept(true))}
         />
       )}

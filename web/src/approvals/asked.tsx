@@ -13,11 +13,15 @@ import { Replaced } from '../ui/must.tsx';
 import {
   asText,
   changesIn,
+  FLAG,
   type FileChange,
+  flagsIn,
   flagWords,
+  isDrawn,
   isFlag,
   isObject,
   isToolCall,
+  othersIn,
   planIn,
   type Risk,
   risksIn,
@@ -25,7 +29,8 @@ import {
 } from './input.ts';
 import { cellsOf } from './notebook.ts';
 import { Plan } from './plan.tsx';
-import { Marked, Value } from './value.tsx';
+import { Rest } from './rest.tsx';
+import { Value } from './value.tsx';
 
 /** Fields that the diff of a proposal shows already. */
 const IN_DIFF: Record<string, string[]> = {
@@ -34,15 +39,6 @@ const IN_DIFF: Record<string, string[]> = {
   Write: ['file_path', 'content'],
   NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
 };
-
-/** Of a tool call of the Agent Client Protocol: what is drawn in another way, or has no meaning for a person. */
-const OF_CALL = ['toolCallId', 'sessionUpdate', 'status', 'kind', 'title', 'content', 'rawInput'];
-
-/** Fields that have a row each; more are shown together, as JSON. */
-const FIELDS = 40;
-
-/** Characters of a value that is drawn in a line of its own. */
-const SHORT = 120;
 
 export type Context = {
   request: any;
@@ -66,7 +62,7 @@ export function Asked({ request, root, comments, whole, edited = NONE }: Context
       <Risks risks={request.risks} />
       {!isObject(input) ? (
         <Value text={asText(input)} />
-      ) : isToolCall(input) ? (
+      ) : isToolCall(request) ? (
         <Call request={request} root={root} comments={comments} whole={whole} edited={edited} />
       ) : (
         <Fields request={request} comments={comments} edited={edited} />
@@ -80,26 +76,18 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   const plan = planIn(request);
   const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
-  const said = main && typeof input.description === 'string' ? input.description : undefined;
   const drawn = [
+    ...flagsIn(input),
     // While fields are edited, the diff may not be shown. The fields that are not edited always are.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
       ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
       : []),
     ...(main ? [main] : []),
-    ...(said === undefined ? [] : ['description']),
     ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : []),
   ];
   return (
     <>
       <Flags input={input} />
-      {said !== undefined && (
-        <Replaced isReplaced={isEdited('description')}>
-          <p class="described">
-            <Text>{said}</Text>
-          </p>
-        </Replaced>
-      )}
       {main && (
         <Replaced isReplaced={isEdited(main)}>
           <Value text={input.command} risks={risksIn(request, 'command')} />
@@ -118,34 +106,33 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
 function Call({ request, root, comments, whole, edited = NONE }: Context) {
   const { input, proposal } = request;
   const plan = planIn(request);
-  const changes = proposal ? [] : changesIn(input);
-  const known = (part: any) => part?.type === 'diff' || typeof part?.content?.text === 'string';
-  const others = Array.isArray(input.content) ? input.content.filter((part: any) => !known(part)) : [];
+  const changes = proposal ? [] : changesIn(request);
   const raw = isObject(input.rawInput);
   return (
     <>
+      <Flags input={input} />
       {typeof input.title === 'string' && input.title && (
         <Replaced isReplaced={edited.includes('title')}>
           <Value text={input.title} risks={risksIn(request, 'title')} />
         </Replaced>
       )}
       {plan === undefined ? (
-        textsIn(input).map((text, index) => <Value key={index} text={text} />)
+        textsIn(request).map((text, index) => <Value key={index} text={text} />)
       ) : (
         <Plan text={plan} comments={comments} />
       )}
       {changes.length > 0 && (
         <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
       )}
-      {others.map((part: any, index: number) => (
+      {othersIn(request).map((part, index) => (
         <Value key={index} text={asText(part)} />
       ))}
       {raw && <Flags input={input.rawInput} />}
-      {raw && <Rest request={request} input={input.rawInput} drawn={[]} prefix="rawInput." />}
+      {raw && <Rest request={request} input={input.rawInput} drawn={flagsIn(input.rawInput)} prefix="rawInput." />}
       <Rest
         request={request}
         input={input}
-        drawn={OF_CALL.filter((name) => raw || name !== 'rawInput')}
+        drawn={[...flagsIn(input), ...Object.keys(input).filter((name) => isDrawn(name, input[name]))]}
         edited={edited}
       />
     </>
@@ -303,61 +290,10 @@ function Flags({ input }: { input: any }) {
         <li key={name}>
           <strong>{flagWords(name)}</strong>{' '}
           <code>
-            <Text line>{`${name}: ${asText(value).slice(0, 200)}`}</Text>
+            <Text line>{`${name}: ${asText(value).slice(0, FLAG)}`}</Text>
           </code>
         </li>
       ))}
     </ul>
-  );
-}
-
-/** A value in one line if it is short. */
-function shortText(value: any) {
-  const line = typeof value === 'string' ? '' : JSON.stringify(value);
-  return line && line.length <= SHORT ? line : asText(value);
-}
-
-/** The fields that are not `drawn` in another way. `prefix`: before the names in the risks. */
-function Rest({
-  request,
-  input,
-  drawn,
-  edited = NONE,
-  prefix = '',
-}: {
-  request: any;
-  input: any;
-  drawn: string[];
-  edited?: readonly string[];
-  prefix?: string;
-}) {
-  const all = Object.entries(input).filter(
-    ([name, value]) => !drawn.includes(name) && !(isFlag(name, value) && asText(value).length <= 200),
-  );
-  if (!all.length) return null;
-  const rest: [string, any][] = all.length > FIELDS ? [['…', Object.fromEntries(all.slice(FIELDS))]] : [];
-  return (
-    <dl class="fields">
-      {[...all.slice(0, FIELDS), ...rest].map(([name, value]) => {
-        const text = shortText(value);
-        const risks = risksIn(request, prefix + name);
-        return (
-          <Replaced key={name} isReplaced={edited.includes(name)}>
-            <dt>
-              <Text line>{name}</Text>
-            </dt>
-            <dd>
-              {text.length <= SHORT && !text.includes('\n') ? (
-                <code class="short">
-                  <Marked text={text} risks={risks} />
-                </code>
-              ) : (
-                <Value text={text} risks={risks} />
-              )}
-            </dd>
-          </Replaced>
-        );
-      })}
-    </dl>
   );
 }

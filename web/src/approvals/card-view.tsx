@@ -180,7 +180,7 @@ function Editing({ card }: CardProps) {
       isReadOnly={isReadOnly}
       takesFocus={!card.isRestored}
       changed={(now) => card.typed(now)}
-      seen={() => (card.isSeen.value = true)}
+      seen={() => card.editorSeen()}
       accept={() => card.acceptByKey()}
     />
   );

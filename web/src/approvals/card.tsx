@@ -10,7 +10,7 @@ import { canBeEdited, editedInput } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
 import { Sight } from './current.ts';
-import { asksQuestions, changesFiles, editableFields, planIn } from './input.ts';
+import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { isChoiceCut } from './question.tsx';
 import { Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
@@ -27,6 +27,10 @@ export type World = {
   whole: (blob: string) => Promise<any>;
   /** What the server calls this connection. */
   connection: () => string | undefined;
+  /** Measures again what is in sight. */
+  look: () => void;
+  /** Scrolls to what has not been in sight yet. */
+  readOn: (card: ApprovalCard) => void;
 };
 
 export class ApprovalCard {
@@ -49,8 +53,12 @@ export class ApprovalCard {
   place: Signal<string> = signal('');
   /** How many of its buttons have to be pressed before it can be accepted. */
   unopened: Signal<number> = signal(0);
-  /** Whether all of it has been in sight, in the card or in its editor. */
+  /** Whether all of it has been in sight. */
   isSeen: Signal<boolean> = signal(false);
+  /** Whether the editor of its file has shown all of the person's version that differs. */
+  isEditSeen: Signal<boolean> = signal(false);
+  /** How many lines of the proposal have not been in sight, once all above it has; undefined before. */
+  unread: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole, and whether the buttons for that are there. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
@@ -61,6 +69,7 @@ export class ApprovalCard {
   _version = 0;
   /** A kept draft is being restored: it must not take the focus. */
   isRestored = true;
+  _isEditorSeen = false;
   /** The answer has arrived. */
   _isSent = false;
   _counting: ReturnType<typeof setTimeout> | undefined;
@@ -129,7 +138,7 @@ export class ApprovalCard {
 
   /** Whether a letter alone accepts it: a change of files that can be undone, and nothing that runs. */
   get takesLetter() {
-    return this.mode === 'read' && changesFiles(this.request);
+    return this.mode === 'read' && changesOneFile(this.request);
   }
 
   /** Whether all of it is drawn: nothing waits behind a button. */
@@ -137,9 +146,10 @@ export class ApprovalCard {
     return this.unopened.value === 0 && !this.element.querySelector('button.must');
   }
 
-  /** Whether an editor scrolls what is to be accepted, and not all of it has been in sight. The fields of a call do not scroll. */
-  get isUnseen() {
-    return this.mode === 'edit' && this.text !== undefined && !this.isSeen.value;
+  /** What has to happen before it can be accepted, by whatever key, click or tap. */
+  get lack(): 'to open' | 'to read' | undefined {
+    if (!this.isWhole) return 'to open';
+    return this.isSeen.value || (this.mode === 'edit' && this.isEditSeen.value) ? undefined : 'to read';
   }
 
   /**
@@ -147,33 +157,86 @@ export class ApprovalCard {
    * @param isInSight all that is drawn of the card is in sight, or was, one part after the other
    */
   looked(isInSight: boolean) {
-    if (!isInSight || !this.isWhole) return;
+    if (this.isSeen.peek() || this.answered || !this.isWhole) return;
+    if (this.mode === 'edit') this._lookedAtEdit(isInSight);
+    else {
+      const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
+      const before = this.unread.peek();
+      this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
+      // The button that has appeared settles.
+      if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
+      if (isInSight) this._isRead(this.isSeen);
+    }
+  }
+
+  /** What was in sight is the person's version: what the agent has asked for may still be unread. */
+  _lookedAtEdit(isInSight: boolean) {
+    if (this.isEditSeen.peek()) return;
+    const host = this.element.querySelector('.editor-host');
+    if (!host) {
+      if (isInSight) this._isRead(this.isEditSeen);
+      return;
+    }
     // An editor of a file scrolls by itself, and reports what of it was in sight.
-    const isProposed = !this.element.querySelector('.editor-host, .proposed[hidden]');
-    if (isProposed || this.element.querySelector('.proposed:not([hidden])')) this.isSeen.value = true;
+    const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
+    if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
+  }
+
+  /** The editor of a file has shown all lines that differ. */
+  editorSeen() {
+    this._isEditorSeen = true;
+    this.world.look();
+  }
+
+  /** All has been in sight. */
+  _isRead(what: Signal<boolean>) {
+    what.value = true;
+    const { activeElement } = document;
+    const isReading = activeElement?.matches('.reads') && this.element.contains(activeElement);
+    this._draw();
+    // Another press of the same key must not answer.
+    if (isReading) this.element.focus({ preventScroll: true });
+  }
+
+  _unreadIn(proposed: HTMLElement) {
+    const { top } = this.element.getBoundingClientRect();
+    if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;
+    const rows = [...proposed.querySelectorAll('tr:not(.commented)')].map((row) => row.getBoundingClientRect());
+    return rows.filter((row) => !this.sight.has(row.top - top, row.bottom - top)).length || undefined;
+  }
+
+  readOn() {
+    this.world.readOn(this);
   }
 
   get isPlan() {
     return planIn(this.request) !== undefined;
   }
 
-  accept(remember = false) {
+  /** @param unread the person has chosen not to read the rest of the proposal */
+  accept(remember = false, unread = false) {
     if (!this.canAnswer || this.mode === 'reject') return;
+    const isSkipped = unread && this.mode === 'read' && this.lack === 'to read' && this.unread.value !== undefined;
     if (this.questions) this.submit();
-    else if (!this.isWhole || this.isUnseen) return;
+    else if (this.lack && !isSkipped) return;
     else if (this.mode === 'edit') void this._give({ allow: true, input: this._edited() });
     else void this._give({ allow: true, remember });
   }
 
   /** For the key in an editor: unless all has been in sight, it leads to the buttons. */
   acceptByKey() {
-    if (this.isSeen.value) this.accept();
+    if (!this.lack) this.accept();
     else this.element.querySelector('footer')?.scrollIntoView({ block: 'nearest' });
   }
 
   /** Sends the answers to the agent's questions. */
   submit() {
     if (!this.questions || isChoiceCut(this.element, this.questions)) return;
+    // What is closed in the preview of an option that is not chosen need not be read.
+    if ([...this.element.querySelectorAll('button.must')].some((one) => !one.closest('.preview'))) {
+      this.questions.problem.value = 'Show the whole request before you answer.';
+      return;
+    }
     const input = this.questions.submit();
     if (input && this.canAnswer) void this._give({ allow: true, input });
   }
@@ -186,6 +249,7 @@ export class ApprovalCard {
   edit() {
     if (!this.canEdit) return;
     this.mode = 'edit';
+    this.isEditSeen.value = this._isEditorSeen = false;
     const { editable, request } = this;
     if (!editable.length) this.text ??= this.proposed;
     else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));
@@ -257,6 +321,7 @@ export class ApprovalCard {
     this.request = request;
     this.answered = undefined;
     this.busy = this._isSent = false;
+    this._isNew();
     this._draw();
   }
 
@@ -318,10 +383,18 @@ export class ApprovalCard {
       this.request = { ...this.request, ...record.message.message, truncated: undefined };
       if (asksQuestions(this.request) && !this.questions)
         this.questions = new Questions(this.request.input, undefined, () => this._keep());
+      this._isNew();
       this._draw();
     } catch {
       // the page has shown why
     }
+  }
+
+  /** What it shows is not what was in sight before. */
+  _isNew() {
+    this.sight = new Sight();
+    this.isSeen.value = this.isEditSeen.value = false;
+    this.unread.value = undefined;
   }
 
   async _give(answer: any) {
@@ -360,5 +433,7 @@ export class ApprovalCard {
     if (isFresh) render(null, this.element);
     render(<CardView card={this} version={++this._version} />, this.element);
     this.element.classList.toggle('settled', Boolean(this.answered));
+    // The buttons that are new now.
+    requestAnimationFrame(() => this.world.look());
   }
 }

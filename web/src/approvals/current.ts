@@ -1,5 +1,6 @@
-// Tracks which approval, or which change of a review, the keys act on. A key decides only if all of the card has been in
-// view for a moment, and the person has not just clicked into a text to type.
+// Tracks which approval, or which change of a review, the keys act on, and what of it has been in sight. A key decides only if
+// all of the card has been in view for a moment, and the person has not just clicked into a text to type. A click decides only
+// once the button has been where it is for a moment.
 
 import { isTyping } from '../ui/typing.ts';
 
@@ -14,8 +15,14 @@ const SLICE = 40;
 
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
-/** Milliseconds for which a button that has moved can't be clicked: the click may have been meant for what was there before. */
-const SETTLING = 400;
+/** Milliseconds for which a button that has appeared or moved can't be used: it may have been meant for what was there before. */
+const SETTLING = 500;
+
+/** The controls that have to settle before they can be used. */
+const ANSWERS = 'footer button, .option';
+
+/** Pixels of what was read that stay in view at a step to what was not. */
+const OVERLAP = 24;
 
 /** Pixels by which the content above may grow during a scroll, because more messages are rendered. */
 const DRIFT = 20;
@@ -27,12 +34,19 @@ type Extent = { top: number; bottom: number };
 
 /** Which parts of a tall card have been in view. */
 export class Sight {
-  _height: number;
-  _seen: boolean[];
+  _height = 0;
+  _seen: boolean[] = [];
 
-  constructor() {
-    this._height = 0;
-    this._seen = [];
+  /** Pixels from the top of the card to its first part that has not been in sight. */
+  get next() {
+    for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
+    return this._height;
+  }
+
+  /** Whether all between two heights, in pixels from the top of the card, has been in sight. */
+  has(from: number, to: number) {
+    for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (!this._seen[n]) return false;
+    return true;
   }
 
   /**
@@ -40,15 +54,18 @@ export class Sight {
    * @param foot heights of what stays in sight of it and covers the rest
    * @param covers what else is over it
    */
-  look(card: Extent, view: Extent, head: number, foot: number, covers: readonly Extent[] = []) {
+  look(card: Extent, view: Extent, head: number, foot: number, covers: readonly Extent[] = []): boolean {
     const isFree = (from: number, to: number) => covers.every((one) => one.bottom <= from || one.top >= to);
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
-    if (card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) return true;
+    const count = Math.ceil(height / SLICE);
+    if (card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
+      this._seen = Array(count).fill(true);
+      return true;
+    }
     const top = card.top < view.top ? view.top + head : view.top;
     const bottom = card.bottom > view.bottom ? view.bottom - foot : view.bottom;
-    const count = Math.ceil(height / SLICE);
     for (let n = 0; n < count; n++) {
       const from = card.top + n * SLICE;
       const to = Math.min(from + SLICE, card.bottom);
@@ -104,7 +121,22 @@ export class Current<Card extends Decidable> {
     scroller.addEventListener('scroll', () => this.look(), { passive: true });
     this._resized = new ResizeObserver(() => this.look());
     this._resized.observe(scroller);
+    for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
+    document.addEventListener('visibilitychange', this._changed);
+    document.addEventListener('close', this._changed, true); // of a dialog
+    // A key can press a button, too.
+    scroller.addEventListener(
+      'click',
+      (event) => {
+        if (!(event.target as Element).closest('.moved')) return;
+        event.preventDefault();
+        event.stopImmediatePropagation();
+      },
+      true,
+    );
   }
+
+  _changed = () => void this.look();
 
   /** Looks again whenever a card changes its size. */
   watch(element: HTMLElement) {
@@ -113,7 +145,17 @@ export class Current<Card extends Decidable> {
 
   dispose() {
     this._resized.disconnect();
+    for (const type of ['resize', 'scroll']) visualViewport?.removeEventListener(type, this._changed);
+    document.removeEventListener('visibilitychange', this._changed);
+    document.removeEventListener('close', this._changed, true);
     this._buttons.clear();
+  }
+
+  /** Brings the first part of the card that has not been in sight into view. It is in sight once the next frame is drawn. */
+  readOn(card: Card) {
+    const [{ top }, view, head] = this._places(card, []);
+    this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
+    requestAnimationFrame(() => this.look());
   }
 
   /** A click or a tap: a person who clicks into a text may type next. A scroll bar is not a text. */
@@ -164,10 +206,15 @@ export class Current<Card extends Decidable> {
     return this.card ? this._sees(this.card, covering()) : false;
   }
 
+  /** Whether all of the card was in sight, and as much of it as there is room for is in sight now. */
   _sees(card: Card, covers: readonly DOMRect[]) {
-    const sees = card.sight.look(...this._places(card, covers));
-    if (!document.hidden) card.looked(sees);
-    return sees;
+    if (document.hidden || document.querySelector('dialog[open]')) return false;
+    const places = this._places(card, covers);
+    const sees = card.sight.look(...places);
+    card.looked(sees);
+    const [{ top, bottom }, view] = places;
+    const fits = bottom - top <= view.bottom - view.top;
+    return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
 
   /** Whether any of the card is on the screen. */
@@ -202,14 +249,32 @@ export class Current<Card extends Decidable> {
     return ready;
   }
 
-  _places({ element }: Card, covers: readonly DOMRect[]): [DOMRect, DOMRect, number, number, Extent[]] {
-    const height = (css: string) => (element.querySelector(css) as HTMLElement | null)?.offsetHeight ?? 0;
+  _places({ element }: Card, covers: readonly DOMRect[]): [Extent, Extent, number, number, Extent[]] {
+    const height = (css: string) => {
+      const part = element.querySelector<HTMLElement>(css);
+      return part && getComputedStyle(part).position === 'sticky' ? part.offsetHeight : 0;
+    };
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
-    return [card, this._scroller.getBoundingClientRect(), height(':scope > header'), height(':scope > footer'), over];
+    const view = this._inView(card);
+    // The buttons at the end come and go, and need not be read: they are no part of what has to be in sight.
+    const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
+    const foot = height(':scope > footer');
+    const content = { top: card.top, bottom: card.bottom - end };
+    return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
   }
 
-  /** Disables accept buttons for a moment after they appear or move, unless the person has scrolled. */
+  /** From where to where the page shows the whole width of a card: nowhere if somebody has zoomed in to a part of it. */
+  _inView({ left, right }: DOMRect): Extent {
+    const { top, bottom } = this._scroller.getBoundingClientRect();
+    const zoom = visualViewport;
+    if (!zoom) return { top, bottom };
+    const end = zoom.offsetLeft + zoom.width;
+    if (left < zoom.offsetLeft - 2 || right > end + 2) return { top, bottom: top };
+    return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
+  }
+
+  /** Disables the ways to answer for a moment after they appear or move, unless the person has scrolled. */
   _settle(isScrolled: boolean) {
     const now = performance.now();
     const { scrollTop } = this._scroller;
@@ -219,7 +284,7 @@ export class Current<Card extends Decidable> {
     const before = this._buttons;
     this._buttons = new Map();
     for (const { element } of this._cards())
-      for (const button of element.querySelectorAll<HTMLElement>('footer .accepts')) {
+      for (const button of element.querySelectorAll<HTMLElement>(ANSWERS)) {
         const { top, left } = button.getBoundingClientRect();
         const at = top + scrollTop;
         const last = before.get(button);

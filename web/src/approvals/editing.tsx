@@ -169,9 +169,10 @@ export function PlainField({
 }) {
   const place = useRef<HTMLDivElement>(null);
   const area = useRef<HTMLTextAreaElement>(null);
+  const isWanted = useRef(takesFocus); // only when it appears: later the person may type somewhere else
   useEffect(() => {
-    if (takesFocus && !isReadOnly) area.current?.focus();
-  }, [isReadOnly, takesFocus]);
+    if (isWanted.current && !isReadOnly) area.current?.focus();
+  }, [isReadOnly]);
   return (
     <>
       <div ref={place} class="growing" data-text={text}>

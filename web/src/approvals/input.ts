@@ -41,13 +41,15 @@ export const isObject = (value: any): value is Record<string, any> =>
 /** A text as it is; anything else as JSON. */
 export const asText = (value: any) => (typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? 'null'));
 
-/** Whether the input is a tool call as agents of the Agent Client Protocol describe it. */
-export const isToolCall = (input: any) => isObject(input) && typeof input.toolCallId === 'string';
+/** Whether the input is a tool call as the Agent Client Protocol describes it. The server says so: an input could pretend. */
+export const isToolCall = ({ form, input }: any) => form === 'acp' && isObject(input);
+
+const contentOf = (request: any): any[] =>
+  isToolCall(request) && Array.isArray(request.input.content) ? request.input.content : [];
 
 /** The changes of files in such a call. */
-export function changesIn(input: any): FileChange[] {
-  if (!isToolCall(input) || !Array.isArray(input.content)) return [];
-  return input.content
+export function changesIn(request: any): FileChange[] {
+  return contentOf(request)
     .filter((part: any) => part?.type === 'diff' && typeof part.path === 'string' && typeof part.newText === 'string')
     .map(({ path, oldText, newText }: any) => ({
       path,
@@ -57,18 +59,68 @@ export function changesIn(input: any): FileChange[] {
 }
 
 /** Whether a request changes files: then there are differences to be drawn. */
-export const changesFiles = ({ proposal, input }: any) => Boolean(proposal) || changesIn(input).length > 0;
+export const changesFiles = (request: any) => Boolean(request.proposal) || changesIn(request).length > 0;
+
+/** Whether a request only writes one file. */
+export const changesOneFile = ({ proposal, kind }: any) =>
+  Boolean(proposal) && ['edit', 'create', 'overwrite', 'notebook'].includes(kind);
+
+const textOf = (part: any): string | undefined =>
+  part?.type === 'content' && part.content?.type === 'text' && typeof part.content.text === 'string'
+    ? part.content.text
+    : undefined;
 
 /** The texts in such a call. */
-export function textsIn(input: any): string[] {
-  if (!isToolCall(input) || !Array.isArray(input.content)) return [];
-  return input.content.map((part: any) => part?.content?.text).filter((text: any) => typeof text === 'string');
+export const textsIn = (request: any): string[] =>
+  contentOf(request)
+    .map(textOf)
+    .filter((text) => text !== undefined);
+
+/** What is in such a call beside its changes and texts. */
+export function othersIn(request: any): any[] {
+  return contentOf(request).flatMap((part) => {
+    const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);
+    if (textOf(part) !== undefined) {
+      const { type: _, text: __, ...ofText } = content;
+      const more = {
+        ...rest,
+        ...left({ path, oldText, newText, content: Object.keys(ofText).length ? ofText : undefined }),
+      };
+      return Object.keys(more).length ? [more] : [];
+    }
+    if (type === 'diff' && typeof path === 'string' && typeof newText === 'string') {
+      const old = typeof oldText === 'string' || oldText === null ? undefined : oldText;
+      const more = { ...rest, ...left({ content, oldText: old }) };
+      return Object.keys(more).length ? [more] : [];
+    }
+    return [part];
+  });
+}
+
+const left = (fields: Record<string, any>) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+
+/** Fields of such a call, with the protocol's own values, which need no place. Any other value is shown. */
+const WORDS: Record<string, string[]> = {
+  kind: ['read', 'edit', 'delete', 'move', 'search', 'execute', 'think', 'fetch', 'switch_mode', 'other'],
+  status: ['pending', 'in_progress', 'completed', 'failed'],
+  sessionUpdate: ['tool_call', 'tool_call_update'],
+};
+
+/** Whether a field of such a call is drawn in another way than as a field, or has no meaning for a person. */
+export function isDrawn(name: string, value: any): boolean {
+  if (Object.hasOwn(WORDS, name)) return WORDS[name].includes(value);
+  if (name === 'toolCallId') return typeof value === 'string' && /^[\w.:/-]{1,100}$/.test(value);
+  if (name === 'title') return typeof value === 'string' && value !== '';
+  return (name === 'content' && Array.isArray(value)) || (name === 'rawInput' && isObject(value));
 }
 
 /** The plan that an agent wants to carry out; undefined: this is not about one. */
-export function planIn({ tool_name: tool, input }: any): string | undefined {
+export function planIn(request: any): string | undefined {
+  const { tool_name: tool, input } = request;
   if (tool !== 'ExitPlanMode') return undefined;
-  return typeof input?.plan === 'string' ? input.plan : textsIn(input).join('\n\n');
+  if (isToolCall(request)) return textsIn(request).join('\n\n');
+  return typeof input?.plan === 'string' ? input.plan : '';
 }
 
 /** Whether a person is asked to choose. */
@@ -83,10 +135,10 @@ export function titleOf(request: any, agent: string, root: string): [string, str
   if (asksQuestions(request)) return [`${agent} has a question`, undefined];
   if (planIn(request) !== undefined) return [`${agent}’s plan`, undefined];
   const path = proposal?.path ?? input?.file_path ?? input?.notebook_path;
-  const files = proposal ? 0 : changesIn(input).length;
+  const files = proposal ? 0 : changesIn(request).length;
   if (files > 1) return [`${agent} wants to edit ${files} files`, undefined];
   const write = proposal && !proposal.old_text ? 'wants to create' : proposal ? 'wants to overwrite' : 'wants to write';
-  const words = isToolCall(input) ? KINDS : TITLES;
+  const words = isToolCall(request) ? KINDS : TITLES;
   const what = tool === 'Write' ? write : Object.hasOwn(words, tool) ? words[tool] : undefined;
   return [
     `${agent} ${what ?? `wants to use ${String(tool)}`}`,
@@ -97,6 +149,13 @@ export function titleOf(request: any, agent: string, root: string): [string, str
 /** Whether a field changes what the call may do. */
 export const isFlag = (name: string, value: any) =>
   Boolean(value) && (Object.hasOwn(FLAGS, name) || /^dangerous/i.test(name));
+
+/** Characters of a flag that are shown among the flags. */
+export const FLAG = 200;
+
+/** The fields that are shown whole among the flags. */
+export const flagsIn = (input: any): string[] =>
+  Object.keys(input).filter((name) => isFlag(name, input[name]) && asText(input[name]).length <= FLAG);
 
 export const flagWords = (name: string) => (Object.hasOwn(FLAGS, name) ? FLAGS[name] : 'Dangerous');
 

@@ -6,6 +6,7 @@ import { useLayoutEffect, useRef } from 'preact/hooks';
 
 import { Button, Text } from '../ui/elements.tsx';
 import type { Option, Question, Questions } from './questions.ts';
+import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
 const narrow = matchMedia('(max-width: 760px)');
@@ -64,6 +65,7 @@ export function QuestionForm({
         else if (!isChoiceCut(event.currentTarget, questions)) questions.step(1);
       }}
     >
+      <Rest input={questions.more} />
       {all.map((question, index) =>
         isStepped && index !== at.value ? null : (
           <Fieldset
@@ -127,6 +129,7 @@ function Fieldset({
         {number && <span class="step">{number}</span>}
         {multiple && <span class="hint">Select all that apply</span>}
       </legend>
+      <Rest input={question.more} />
       {options.map((option, index) => (
         <Choice
           key={index}

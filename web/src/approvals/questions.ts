@@ -2,12 +2,33 @@
 
 import { type Signal, signal } from '@preact/signals';
 
+import { isObject } from './input.ts';
+
 export type Option = { label: string; description?: string; preview?: string };
 
 /** Of one question. */
 export type Begun = { chosen: string[]; own: string };
 
+/** The fields without those that are drawn. */
+const without = (fields: any, drawn: (name: string, value: any) => boolean) =>
+  Object.fromEntries(Object.entries(fields ?? {}).filter(([name, value]) => !drawn(name, value)));
+
+const isEmpty = (value: any) => isObject(value) && !Object.keys(value).length;
+
+const isOption = (one: any) => isObject(one) && typeof one.label === 'string';
+
+/** What of an option the form has no place for. */
+function moreOf(option: any) {
+  if (!isOption(option)) return option;
+  return without(
+    option,
+    (name, value) => name === 'label' || (['description', 'preview'].includes(name) && typeof value === 'string'),
+  );
+}
+
 export class Question {
+  /** What of it the form has no place for: it is shown as it is. */
+  more: Record<string, any>;
   text: string;
   header: string;
   multiple: boolean;
@@ -15,11 +36,25 @@ export class Question {
   chosen: Signal<string[]>;
   own: Signal<string>;
 
-  constructor({ question, header, multiSelect, options }: any, before: Begun | undefined) {
+  constructor(asked: any, before: Begun | undefined) {
+    const { question, header, multiSelect, options } = asked;
+    const all: any[] = Array.isArray(options) ? options : [];
+    this.more = {
+      ...without(
+        asked,
+        (name, value) =>
+          (['question', 'header'].includes(name) && typeof value === 'string') ||
+          (name === 'multiSelect' && typeof value === 'boolean') ||
+          (name === 'options' && Array.isArray(value)),
+      ),
+      ...Object.fromEntries(
+        all.map((one, index) => [`option ${index + 1}`, moreOf(one)]).filter(([, more]) => !isEmpty(more)),
+      ),
+    };
     this.text = String(question ?? '');
     this.header = typeof header === 'string' ? header : '';
     this.multiple = Boolean(multiSelect);
-    this.options = (Array.isArray(options) ? options : []).filter((one) => typeof one?.label === 'string');
+    this.options = all.filter(isOption);
     const labels = this.options.map(({ label }) => label);
     this.chosen = signal((before?.chosen ?? []).filter((label) => labels.includes(label)));
     this.own = signal(before?.own ?? '');
@@ -47,6 +82,8 @@ export class Question {
 }
 
 export class Questions {
+  /** What of the input the form has no place for. */
+  more: Record<string, any>;
   all: Question[];
   /** The one that is shown where there is room for one, and that a number key is for. */
   at: Signal<number>;
@@ -62,6 +99,7 @@ export class Questions {
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;
     this._keep = keep;
+    this.more = without(input, (name) => ['questions', 'answers'].includes(name));
     this.all = input.questions.map((one: any, index: number) => new Question(one, begun?.[index]));
     this.at = signal(0);
     this.problem = signal('');

@@ -211,7 +211,7 @@ function Settled({ item, world }: ViewOf) {
   const { shape, words, kind } = settledOf(item, world);
   const path = request.proposal?.path ?? request.input?.file_path;
   const plan = planIn(request);
-  const changes = request.proposal ? [] : changesIn(request.input);
+  const changes = request.proposal ? [] : changesIn(request);
   const answers = answersOf(answer, request);
   const line = (
     <>

@@ -18,8 +18,6 @@ export type ToolKind =
   | 'plan'
   | 'output'
   | 'stop'
-  | 'delete'
-  | 'move'
   | 'skill'
   | 'other';
 
@@ -54,20 +52,7 @@ const KINDS: Record<string, ToolKind> = {
   SlashCommand: 'skill',
 };
 
-/** Kinds of tool calls of the Agent Client Protocol. */
-const ACP: Record<string, ToolKind> = {
-  read: 'read',
-  edit: 'edit',
-  delete: 'delete',
-  move: 'move',
-  search: 'search',
-  execute: 'command',
-  fetch: 'fetch',
-};
-
-export function kindOf({ name, input }: Call): ToolKind {
-  if (isObject(input) && typeof input.toolCallId === 'string')
-    return Object.hasOwn(ACP, input.kind) ? ACP[input.kind] : 'other';
+export function kindOf({ name }: Call): ToolKind {
   return Object.hasOwn(KINDS, name) ? KINDS[name] : 'other';
 }
 
@@ -87,8 +72,6 @@ const VERBS: Record<ToolKind, [string, string]> = {
   plan: ['Presenting the plan', 'Presented the plan'],
   output: ['Reading output of', 'Read output of'],
   stop: ['Stopping', 'Stopped'],
-  delete: ['Deleting', 'Deleted'],
-  move: ['Moving', 'Moved'],
   skill: ['Using skill', 'Used skill'],
   other: ['Using', 'Used'],
 };
@@ -104,8 +87,6 @@ const WANTED: Partial<Record<ToolKind, string>> = {
   fetch: 'Fetch',
   web: 'Search the web for',
   agent: 'Run agent',
-  delete: 'Delete',
-  move: 'Move',
   other: 'Use',
 };
 
@@ -125,10 +106,9 @@ const short = (value: string) => value.trim().split('\n', 1)[0].slice(0, 200);
 /** The file of a call, and where in it. */
 export function fileIn({ input }: Call): { path: string; line?: number } | undefined {
   if (!isObject(input)) return undefined;
-  const location = Array.isArray(input.locations) ? input.locations[0] : undefined;
-  const path = text(input.file_path) ?? text(input.notebook_path) ?? text(location?.path);
+  const path = text(input.file_path) ?? text(input.notebook_path);
   if (!path) return undefined;
-  const line = Number.isInteger(input.offset) ? input.offset : location?.line;
+  const { offset: line } = input;
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
@@ -143,15 +123,15 @@ export function subject(call: Call, root: string): { words: string; code: boolea
   switch (kind) {
     case 'search': {
       const where = text(input.path) ?? text(input.glob);
-      const pattern = short(text(input.pattern) ?? text(input.title) ?? '');
+      const pattern = short(text(input.pattern) ?? '');
       return code(where ? `${pattern} in ${shownPath(where, root)}` : pattern);
     }
     case 'find':
       return code(text(input.pattern) ?? (text(input.path) && shownPath(input.path, root)));
     case 'command':
-      return code(text(input.command) ?? text(input.title));
+      return code(text(input.command));
     case 'fetch':
-      return code(text(input.url) ?? text(input.title));
+      return code(text(input.url));
     case 'web':
       return plain(text(input.query) && `“${input.query}”`);
     case 'agent':
@@ -177,7 +157,6 @@ export function subject(call: Call, root: string): { words: string; code: boolea
         : '';
     return code(`${path}${lines}`);
   }
-  if (text(input.title) && typeof input.toolCallId === 'string') return code(input.title);
   const tool = /^mcp__(.+?)__(.+)$/.exec(name);
   const what = Object.values(input).find((value) => text(value)) as string | undefined;
   return plain(`${tool ? `${tool[2]} (${tool[1]})` : name}${what ? `: ${short(what)}` : ''}`);
@@ -193,8 +172,6 @@ const NOUNS: Partial<Record<ToolKind, [string, string, string]>> = {
   fetch: ['fetched', 'page', 'pages'],
   web: ['searched the web', 'time', 'times'],
   agent: ['ran', 'agent', 'agents'],
-  delete: ['deleted', 'file', 'files'],
-  move: ['moved', 'file', 'files'],
 };
 
 /** "Read 8 files, ran 6 commands": the calls that are over, in the order of their first. */

@@ -239,7 +239,7 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
   const patch = kind === 'edit' || kind === 'write' ? patchIn(tool.result?.patch) : undefined;
   const path = String(input.file_path ?? '');
   if (patch) return <Diff path={path} difference={patch} />;
-  const changes = changesIn(input);
+  const changes = question ? changesIn((question as any).request) : [];
   if (changes.length)
     return (
       <>
@@ -309,13 +309,9 @@ const FIELDS = 40;
 function Fields({ name, kind, input }: { name: string; kind: string; input: any }) {
   if (!isObject(input)) return <LongPlain text={asText(input)} as="pre" class="result" most={VALUE} />;
   const command = kind === 'command' && typeof input.command === 'string' ? input.command : undefined;
-  const hidden = ['toolCallId', 'sessionUpdate', 'status', 'kind', 'content', 'locations', 'todos'];
-  const rest = Object.entries(input).filter(
-    ([field, value]) =>
-      !hidden.includes(field) &&
-      !(command !== undefined && (field === 'command' || field === 'description')) &&
-      !(typeof input.toolCallId === 'string' && isObject(value) && !Object.keys(value).length),
-  );
+  const described = command !== undefined && typeof input.description === 'string' ? ['description'] : [];
+  const drawn = [...(command === undefined ? [] : ['command']), ...described, ...(kind === 'todo' ? ['todos'] : [])];
+  const rest = Object.entries(input).filter(([field]) => !drawn.includes(field));
   return (
     <>
       {command !== undefined && typeof input.description === 'string' && (

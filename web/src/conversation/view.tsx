@@ -454,6 +454,8 @@ export class ConversationView {
       answer: (asked: any, answer: any) => this._answer(asked, answer),
       whole: (blob: string) => this._whole(blob),
       connection: () => this.client.hello?.client_id,
+      look: () => void (this._isDisposed || this.current.look()),
+      readOn: (one) => this.current.readOn(one),
     });
     this._cards.set(request.approval_id, card);
     this._places.open.current?.append(card.element);

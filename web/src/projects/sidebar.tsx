@@ -40,9 +40,7 @@ export function Sidebar() {
           <Icon name="folder" />
           <p>No projects yet</p>
           <p class="hint">
-            {mayAdd
-              ? 'A project is a folder on the server where an agent works.'
-              : 'A project is added on a device that has full access.'}
+            {mayAdd ? 'A project is a folder on the server where an agent works.' : 'This device can’t add projects.'}
           </p>
         </div>
       )}

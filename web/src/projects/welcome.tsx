@@ -23,7 +23,10 @@ export function Welcome() {
     <div class="empty">
       <Icon name="folder" />
       <p>No projects yet</p>
-      <p class="hint">A project is added on a device that has full access.</p>
+      <p class="hint">
+        This device can’t add projects. On the server’s machine, run <code>drawbridge attach .</code> in the directory
+        of a project, or pair this device again with <code>drawbridge pair --scope admin</code>.
+      </p>
     </div>
   ) : (
     <Latest />

@@ -73,7 +73,7 @@ export function CodeBlock({ text, language, live }: { text: string; language: st
         <Copy text={text} label="Copy code" />
       </div>
       <pre ref={scrolls}>
-        <Code text={text} language={language.toLowerCase()} live={live} />
+        <Code text={text} language={/^[\w+#.-]*/.exec(language)?.[0].toLowerCase() ?? ''} live={live} />
       </pre>
     </div>
   );

@@ -15,7 +15,8 @@ import { Parts, scrolls } from './plain.tsx';
 /** Opens a file of the project, at a line where one was named. */
 export type OpenFile = (path: string, line?: number) => void;
 
-type World = { openFile?: OpenFile; live?: boolean };
+/** @property whole what is usually not drawn is drawn as well: addresses of links, definitions, all of a language's name */
+type World = { openFile?: OpenFile; live?: boolean; whole?: boolean };
 
 /** Characters that are drawn in one go; more are drawn a frame each. */
 const STEP = 8_000;
@@ -41,11 +42,11 @@ function step(blocks: Token[], from: number) {
 }
 
 /** Blocks below each other. Those that are the same objects as before are not drawn again. */
-export function Blocks({ blocks, openFile, live }: World & { blocks: Token[] }) {
+export function Blocks({ blocks, openFile, live, whole }: World & { blocks: Token[] }) {
   return (
     <>
       {blocks.map((token, index) => (
-        <Block key={index} token={token} openFile={openFile} live={live && index === blocks.length - 1} />
+        <Block key={index} token={token} openFile={openFile} live={live && index === blocks.length - 1} whole={whole} />
       ))}
     </>
   );
@@ -62,13 +63,21 @@ class Block extends Component<World & { token: Token }> {
   }
 }
 
+/** The words behind the language's name are for programs. */
+const languageOf = (info: string, { whole }: World) => (whole ? info : (/^[\w+#.-]*/.exec(info)?.[0] ?? ''));
+
 const all = (tokens: Token[] | undefined, world: World) => (tokens ?? []).map((token) => block(token, world));
 
 function block(token: Tokens.Generic, world: World): ComponentChildren {
   switch (token.type) {
     case 'space':
-    case 'def':
       return null;
+    case 'def':
+      return world.whole ? (
+        <p class="hint">
+          <Text>{token.raw.trim()}</Text>
+        </p>
+      ) : null;
     case 'heading': {
       // Below the page's own headings; a message that begins with a lower one would skip a level.
       const Heading = `h${Math.min(6, Math.max(3, token.depth))}` as 'h3';
@@ -77,9 +86,7 @@ function block(token: Tokens.Generic, world: World): ComponentChildren {
     case 'hr':
       return <hr />;
     case 'code':
-      return (
-        <CodeBlock text={token.text} language={/^[\w+#.-]*/.exec(token.lang ?? '')?.[0] ?? ''} live={world.live} />
-      );
+      return <CodeBlock text={token.text} language={languageOf(token.lang ?? '', world)} live={world.live} />;
     case 'blockquote':
       return <blockquote>{all(token.tokens, world)}</blockquote>;
     case 'list':
@@ -197,12 +204,15 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
       inline(token.tokens, world)
     );
   const url = addressOf(href);
-  if (url)
-    return (
+  if (url) {
+    const found = (
       <a href={url} title={harmless(url)} target="_blank" rel="noopener noreferrer">
         {words}
       </a>
     );
+    if (!world.whole || wordsOf(token) === href) return found;
+    return [found, <Text>{` (${href}${token.title ? ` “${token.title}”` : ''})`}</Text>];
+  }
   const file = world.openFile && fileOf(href);
   if (file && world.openFile) return <FileLink {...file} openFile={world.openFile} children={words} />;
   return <Text>{token.raw}</Text>;

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { size } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
+import { useMust } from '../ui/must.tsx';
 
 /** Characters that are drawn in one go; more are drawn a frame each. */
 const STEP = 8_000;
@@ -23,6 +24,12 @@ export function cutAt(text: string, most: number) {
   const line = text.lastIndexOf('\n', most - 1) + 1;
   if (line > most / 2) return line;
   return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
+}
+
+/** While it is there, an approval can't be accepted: a part is still to be drawn. */
+function Unfinished() {
+  useMust();
+  return null;
 }
 
 const plain = (part: string) => <Text>{part}</Text>;
@@ -68,7 +75,12 @@ export function Parts({
         </span>
       ),
     );
-  return <>{[...drawn]}</>;
+  return (
+    <>
+      {[...drawn]}
+      {count < parts.length && <Unfinished />}
+    </>
+  );
 }
 
 /** The beginning of a text and a button for the rest. */

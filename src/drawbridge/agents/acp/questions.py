@@ -51,7 +51,7 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         call.kind = LEAVING_PLAN
     named = next((word for word in (call.kind, call.title) if isinstance(word, str) and word), "other")
     name = readable(named)[:LONGEST_NAME] or "other"
-    return Question(id, name, params.toolCall, params.options, _proposal(call, read), changeable=False)
+    return Question(id, name, params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp")
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:

@@ -70,4 +70,6 @@ def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
         return None
     process = environ.get(b"CLAUDE_PID", b"")
     said: dict[str, Any] = {"pid": int(process)} if process.isdigit() else {}
+    if config := environ.get(b"CLAUDE_CONFIG_DIR"):
+        said["config"] = config.decode("utf-8", "replace")
     return said | {"background": True} if background else said

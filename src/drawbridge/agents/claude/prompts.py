@@ -56,10 +56,28 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions to remember. For a plan the CLI (2.1.329) suggests nothing, but accepts a mode in the answer."""
+    """The agent's suggestions to remember, unchanged. Those that do more than add a permission are left out: the CLI (2.1.329)
+    makes none, but its format has them. For a plan it suggests nothing, but accepts a mode in the answer."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
-    return given
+    try:
+        offered = msgspec.json.decode(given, type=list[Raw])
+        known = [one for one in offered if _adds(msgspec.json.decode(one))]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Raw(b"[]")
+    return given if len(known) == len(offered) else Raw(b"[" + b",".join(known) + b"]")
+
+
+def _adds(suggestion: object) -> bool:
+    """Whether a suggestion adds permissions or directories, or sets a mode."""
+    match suggestion:
+        case {"type": "addRules", "behavior": "allow" | "deny" | "ask", "rules": list()}:
+            return True
+        case {"type": "addDirectories", "directories": list()}:
+            return True
+        case {"type": "setMode", "mode": str()}:
+            return True
+    return False
 
 
 def _checked_input(given: Raw) -> Raw:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -34,12 +35,16 @@ DEEPER: Final = 500
 messages."""
 
 
+Key: TypeAlias = tuple[str | None, str]
+"""The device that has uploaded a blob (None: the owner), and the blob's id: each device has its own."""
+
+
 class _Blob(Struct):
+    name: str
+    """Of its file."""
     size: int = 0
     complete: bool = False
     touched: float = 0.0
-    device: str | None = None
-    """The device whose share it counts against: the one that sent the last piece. None: the owner."""
 
     @property
     def is_expired(self) -> bool:
@@ -52,7 +57,8 @@ class Blobs:
     def __init__(self, directory: Path) -> None:
         make_private_directory(str(directory))
         self._directory = directory
-        self._blobs: dict[str, _Blob] = {}
+        self._blobs: dict[Key, _Blob] = {}
+        self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
         """Pieces are written one after the other: each is checked against the room that the last one has left."""
         for left in directory.iterdir():
@@ -63,45 +69,48 @@ class Blobs:
 
         ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
         """
+        key = device, blob_id
         async with self._putting:
-            for expired in [id for id, blob in self._blobs.items() if blob.is_expired]:
+            for expired in [key for key, blob in self._blobs.items() if blob.is_expired]:
                 await self._forget(expired)
-            blob = self._blobs.get(blob_id) or _Blob()
+            blob = self._blobs.get(key) or _Blob(next(self._names))
             begins = offset == 0 and not blob.complete
             if not begins and (offset != blob.size or blob.complete):
                 where = {"expected": blob.size, "complete": blob.complete}
                 text = f"offset: the blob has {counted(blob.size, 'byte')}. Nothing was added."
                 raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
-            self._check_room(blob_id, offset + len(data), device)
+            self._check_room(key, offset + len(data))
+            self._blobs[key] = blob
             try:
-                await asyncio.to_thread(self._write, blob_id, data, begins)
+                await asyncio.to_thread(self._write, blob.name, data, begins)
             except OSError as error:
-                await self._forget(blob_id)
+                await self._forget(key)
                 raise ClientError(
                     "FILE_OPERATION", "The blob could not be written. Upload it again from the start."
                 ) from error
-            self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
+            self._blobs[key] = _Blob(blob.name, offset + len(data), last, time.monotonic())
         return BlobStored(blob_id, offset + len(data), last)
 
-    async def read(self, blob_id: str) -> bytes:
-        """Returns all bytes of a finished blob. It is kept, since a request may be sent twice. Raises BLOB_NOT_FOUND."""
-        return await asyncio.to_thread(_content, self._used(blob_id))
+    async def read(self, blob_id: str, device: str | None) -> bytes:
+        """Returns all bytes of a finished blob that ``device`` has uploaded. It is kept, since a request may be sent twice.
+        Raises BLOB_NOT_FOUND."""
+        return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
-    def take(self, blob_id: str) -> bytes:
+    def take(self, blob_id: str, device: str | None) -> bytes:
         """As ``read``, but at once: for a decision, nothing may happen between the check of its scope and its use."""
-        return _content(self._used(blob_id))
+        return _content(self._used((device, blob_id)))
 
-    def _used(self, blob_id: str) -> Path:
+    def _used(self, key: Key) -> Path:
         """The file of a finished blob, which is kept for another hour. Raises BLOB_NOT_FOUND."""
-        blob = self._blobs.get(blob_id)
+        blob = self._blobs.get(key)
         if blob is None or not blob.complete or blob.is_expired:
             raise no_blob()
         blob.touched = time.monotonic()
-        return self._directory / blob_id
+        return self._directory / blob.name
 
-    def _write(self, blob_id: str, data: bytes, begins: bool) -> None:
+    def _write(self, name: str, data: bytes, begins: bool) -> None:
         how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if begins else os.O_APPEND)
-        file = os.open(self._directory / blob_id, how, PRIVATE_FILE)
+        file = os.open(self._directory / name, how, PRIVATE_FILE)
         try:
             view = memoryview(data)
             while view:
@@ -109,24 +118,26 @@ class Blobs:
         finally:
             os.close(file)
 
-    def _check_room(self, blob_id: str, size: int, device: str | None) -> None:
+    def _check_room(self, key: Key, size: int) -> None:
         if size > BLOB_BYTES:
             raise ClientError(
                 "MESSAGE_SIZE_LIMIT", f"A blob may have at most {BLOB_BYTES} bytes. Nothing was added.", "data.data"
             )
-        others = [blob for id, blob in self._blobs.items() if id != blob_id]
-        if _is_full(others, size, 1.0):
+        device = key[0]
+        others = {other: blob for other, blob in self._blobs.items() if other != key}
+        if _is_full(others.values(), size, 1.0):
             raise _no_room("Too many blobs are stored on this server.")
         if device is None:
             return
-        if _is_full([blob for blob in others if blob.device is not None], size, DEVICES_PART):
+        if _is_full([blob for (of, _), blob in others.items() if of is not None], size, DEVICES_PART):
             raise _no_room("Devices have stored too many blobs on this server.")
-        if _is_full([blob for blob in others if blob.device == device], size, DEVICE_PART):
+        if _is_full([blob for (of, _), blob in others.items() if of == device], size, DEVICE_PART):
             raise _no_room("Your device has stored too many blobs on this server.")
 
-    async def _forget(self, blob_id: str) -> None:
-        self._blobs.pop(blob_id, None)
-        await asyncio.to_thread((self._directory / blob_id).unlink, missing_ok=True)
+    async def _forget(self, key: Key) -> None:
+        blob = self._blobs.pop(key, None)
+        if blob is not None:
+            await asyncio.to_thread((self._directory / blob.name).unlink, missing_ok=True)
 
 
 def _content(file: Path) -> bytes:
@@ -136,7 +147,7 @@ def _content(file: Path) -> bytes:
         raise no_blob() from None
 
 
-def _is_full(blobs: Sequence[_Blob], size: int, part: float) -> bool:
+def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
     """Whether one more of this size would exceed ``part`` of the limits."""
     return sum(blob.size for blob in blobs) + size > ALTOGETHER * part or len(blobs) + 1 > MOST * part
 

@@ -90,6 +90,10 @@ class Client:
     def owns(self) -> bool:
         return self.identity is not None and self.identity.may("admin")
 
+    @property
+    def device(self) -> str | None:
+        return self.identity.device if self.identity is not None else None
+
     def sees(self, path: Path) -> bool:
         return self.identity is not None and self.identity.sees(path)
 
@@ -177,6 +181,9 @@ STRANGERS: Final = 32
 
 TRY_LATER: Final = 1013
 
+REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
+"""The code of an error of a client that could not sign in → how its connection is closed; any other with ``UNAUTHORIZED``."""
+
 CHECK_SECONDS: Final = 1.0
 """Seconds between two checks of which clients may still be connected."""
 
@@ -202,13 +209,18 @@ class Clients:
         """Adds a client whose connection has been opened. ``identity``: that of the token in its request; None without one."""
         self._entrance.connected(client.address)
         if identity is not None:
-            self.let_in(client, identity)
+            try:
+                self.let_in(client, identity)
+            except ClientError as full:  # others have come since its request was accepted
+                client.close(TRY_LATER, full.text)
             return
         self._strangers[client] = None
         if len(self._strangers) > STRANGERS:
             next(iter(self._strangers)).close(TRY_LATER, "too many clients without a token")
 
     def let_in(self, client: Client, identity: Identity) -> None:
+        """Raises ``ClientError`` if there are too many."""
+        self._entrance.admit(identity, client.address)
         client.let_in(identity)
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)
         self._entrance.note("connected", **client.audited)
@@ -220,6 +232,7 @@ class Clients:
         self._strangers.pop(client, None)
         self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
+            self._entrance.left(client.known)
             logger.info("%s has disconnected", client.id)
             self._entrance.note("gone", **client.audited)
             self._core.gone(client)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.app.clients import AUTH_BYTES, TOO_OFTEN, UNAUTHORIZED, Client, Clients
+from drawbridge.server.app.clients import AUTH_BYTES, REFUSED_WITH, UNAUTHORIZED, Client, Clients
 from drawbridge.server.app.dispatch import Dispatch
 from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, request_id_of
@@ -115,7 +115,7 @@ class Connection:
         except ClientError as failure:
             logger.info("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
             self.client.send(Frame(error(failure, correlation_id, request_id_of(short))))
-            self.client.close_after(TOO_OFTEN if failure.code == "RATE_LIMITED" else UNAUTHORIZED, failure.text)
+            self.client.close_after(REFUSED_WITH.get(failure.code, UNAUTHORIZED), failure.text)
             self._inbox.clear()
             return
         self._send(answer, command)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from drawbridge.server.app.blobs import Blobs, json_object, no_blob
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
@@ -106,6 +107,7 @@ class Core:
 
     async def open(self) -> None:
         await asyncio.to_thread(self.context.running.end_leftovers)
+        await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
         for project in self.projects:
             project.continuing.look()
@@ -166,8 +168,12 @@ class Core:
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects."""
-        if identity.projects is not None and not identity.sees(self.path_of(project_id)):
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects. The project's directory
+        may have become a link since to one that it may not see."""
+        if identity.projects is None:
+            return
+        path = self.path_of(project_id)
+        if path is None or not (identity.sees(path) and identity.sees(Path(os.path.realpath(path)))):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
@@ -430,7 +436,8 @@ class Core:
         if command.agent is not None and command.agent not in self.context.agents:
             raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         attachments = [
-            Attachment(one.media_type, await self._blobs.read(one.blob_id), one.name) for one in command.attachments
+            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
+            for one in command.attachments
         ]
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
@@ -680,7 +687,9 @@ class Core:
         if command.updated_input is not None:
             updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
         if command.updated_input_blob is not None:
-            updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
+            updated = json_object(
+                self._blobs.take(command.updated_input_blob, client.device), "data.updated_input_blob"
+            )
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self.all_sessions.get(command.project_id)
         approval = project.approvals.find(command.approval_id)

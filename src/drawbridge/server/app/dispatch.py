@@ -20,7 +20,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes
 from drawbridge.server.auth.audited import Audit
 from drawbridge.server.auth.entrance import Entrance
-from drawbridge.server.auth.scopes import Scope
+from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
@@ -166,6 +166,8 @@ class Dispatch:
             raise scopes.out_of_scope(identity, scopes.RUNS, f"{row.name} with all", "data.all")
         if isinstance(command, commands.Execute | commands.ReviewSubmit):
             self._entrance.count_prompt(identity, client.address)
+        elif row.audit is not None:
+            self._entrance.count_change(identity, client.address)
         if isinstance(command, commands.Execute):
             for index, given in enumerate(command.options.add_dirs):
                 if not identity.sees(_real(given)):
@@ -181,13 +183,13 @@ class Dispatch:
             return None
         asked = self._core.question(command.project_id, command.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
-            scopes.check_answer(identity, command, asked, self._instead(command))
+            scopes.check_answer(identity, command, asked, self._instead(command, identity))
         return asked
 
-    def _instead(self, command: commands.PermissionResponse) -> Mapping[str, Any] | None:
+    def _instead(self, command: commands.PermissionResponse, identity: Identity) -> Mapping[str, Any] | None:
         """The input that the tool is to run with instead of the agent's."""
         if command.updated_input_blob is not None:
-            return _object(self._blobs.take(command.updated_input_blob))
+            return _object(self._blobs.take(command.updated_input_blob, identity.device))
         return _object(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
 
 

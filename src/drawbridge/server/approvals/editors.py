@@ -46,6 +46,7 @@ class Person:
 
     id = "editor"
     decides = runs = owns = True
+    device = None
 
     def __init__(self, name: str) -> None:
         self.name = name

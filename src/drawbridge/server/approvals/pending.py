@@ -51,6 +51,7 @@ class PendingApproval(Approval[Decision]):
             asked_by=question.asked_by,
             reason=question.reason,
             blocked_path=question.blocked_path,
+            form=question.form,
         )
         return cls(request, question.question_id, created_at)
 
@@ -100,6 +101,7 @@ def permission_request(
         always=request.always,
         editable=request.editable,
         summary=request.summary,
+        form=request.form,
     )
     whole = msgspec.json.encode(shown)
     if len(whole) <= limit:

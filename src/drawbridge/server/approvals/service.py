@@ -6,7 +6,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -80,7 +80,7 @@ class Approvals:
         request = approval.request
         found = words(request, agent, self._root, _real)
         approval.described(
-            link_targets=link_targets(request.given, _path(approval), request.blocked_path),
+            link_targets=link_targets(request.given, self._root, _path(approval), request.blocked_path),
             **msgspec.structs.asdict(found),
         )
         self._open[approval.id] = approval
@@ -187,6 +187,9 @@ class Approvals:
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
+        if decision.allow and approval.request.kind == "question" and not _has_answers(decision.updated_input):
+            text = "The questions have no answers. The approval stays open: send the input with answers, or deny it."
+            raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
 
     def _too_late(self, approval_id: str) -> ClientError:
@@ -219,6 +222,15 @@ def _path(approval: PendingApproval) -> str | None:
     return approval.request.proposal.path if approval.request.proposal else None
 
 
+def _has_answers(given: msgspec.Raw | None) -> bool:
+    """Whether the input of an agent's questions contains answers. Without them the agent ignores that it was allowed."""
+    try:
+        changed = None if given is None else msgspec.json.decode(bytes(given))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return isinstance(changed, dict) and isinstance(changed.get("answers"), dict) and bool(changed["answers"])
+
+
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
     """The fields of a record that show whether the agent may do something else than it asked for, and the file's new text."""
     if not decision.allow or decision.updated_input is None:
@@ -243,44 +255,80 @@ def _encode(value: Any) -> bytes:
 
 
 MOST: Final = 50
-"""The largest number of paths of one approval that are followed."""
+"""The largest number of texts of one approval that are followed although their fields do not say that they are paths."""
 
-_FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
-"""Fields of a tool's input that contain paths. ACP agents name their files in ``content`` and ``locations``."""
+_LONGEST_PATH: Final = 1_000
+"""Characters of a text that may be a path."""
 
-_LISTS: Final = ("content", "locations", "edits")
+_PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
+"""The name of a field that contains a path contains one of these."""
+
+_TEXTS: Final = frozenset(
+    [
+        "command",
+        "description",
+        "title",
+        "toolCallId",
+        "kind",
+        "status",
+        "sessionUpdate",
+        "type",
+        "content",
+        "text",
+        "plan",
+        "prompt",
+        "pattern",
+        "query",
+        "url",
+        "old_string",
+        "new_string",
+        "new_source",
+        "oldText",
+        "newText",
+    ]
+)
+"""Fields of a tool's input whose text is not a path."""
+
+_DEPTH: Final = 4
+"""Levels of a tool's input that may contain paths. ACP agents name their files in lists in ``content`` and ``locations``."""
 
 
-def link_targets(given: Mapping[str, Any] | None, *named: str | None) -> dict[str, str]:
-    """Each absolute path that leads through a symbolic link, with its target. No file is opened.
+def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
+    """Each path that leads through a symbolic link, as it is written, with its target. No file is opened.
 
-    ``given``: the tool's input; ``named``: other paths of the approval, such as its proposal's.
+    ``given``: the tool's input, any text of which may be a path; ``root``: the project's directory, where relative ones
+    begin; ``named``: other paths of the approval, such as its proposal's.
     """
     found: dict[str, str] = {}
-    paths = dict.fromkeys([*filter(_is_absolute, named), *_paths(given or {})])
-    for path in list(paths)[:MOST]:
-        end = _end(path)
-        if end is not None:
-            found[path] = end
+    paths: dict[str, None] = dict.fromkeys(filter(None, named))
+    others: dict[str, None] = {}
+    for name, text in _texts(given or {}, _DEPTH):
+        (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
+    home = _real(root)
+    for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
+        path = os.path.join(home, os.path.expanduser(text) if text.startswith("~/") else text)
+        end = _real(path)
+        if end != _normal(path):
+            found[text] = end.encode("utf-8", "backslashreplace").decode()
     return found
 
 
-def _is_absolute(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and value.startswith("/")
+def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a JSON value that may be paths, and the names of their fields."""
+    if isinstance(value, str):
+        if 0 < len(value) <= _LONGEST_PATH and "\n" not in value and name not in _TEXTS:
+            yield name, value
+    elif depth and isinstance(value, dict):
+        for field, one in value.items():
+            yield from _texts(one, depth - 1, field)
+    elif depth and isinstance(value, list):
+        for one in value[: 10 * MOST]:
+            yield from _texts(one, depth - 1, name)
 
 
-def _paths(given: Mapping[str, Any]) -> Iterator[str]:
-    lists = (given[name] for name in _LISTS if isinstance(given.get(name), list))
-    parts = [given, given.get("rawInput"), *(part for each in lists for part in each[:MOST])]
-    for part in parts:
-        if isinstance(part, dict):
-            yield from filter(_is_absolute, (part.get(name) for name in _FIELDS))
-
-
-def _end(path: str) -> str | None:
-    """The target of ``path``, if it differs. A part that does not exist yet stays as it is."""
-    end = _real(path)
-    return None if end == os.path.normpath(path) else end.encode("utf-8", "backslashreplace").decode()
+def _normal(path: str) -> str:
+    """Without ``.`` and ``..``. POSIX keeps two slashes at the start, where ``realpath`` makes one of them."""
+    return "/" + os.path.normpath(path).lstrip("/")
 
 
 def _real(path: str) -> str:

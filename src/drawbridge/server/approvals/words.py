@@ -7,6 +7,7 @@ misleading characters visible.
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -122,14 +123,14 @@ class Words(Struct, frozen=True):
 def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -> Words:
     """``agent``: its name. ``root``: the project's directory."""
     given = request.given or {}
-    is_acp = isinstance(given.get("toolCallId"), str)
+    is_acp = request.form == "acp"
     paths = _paths(request, given)
     kind = _kind(request, given, is_acp=is_acp)
     return Words(
         kind,
         _title(request, given, kind, catalog.label(agent), [_shown(path, root) for path in paths]),
         tuple(_risks(given, kind, paths, root, resolve, is_acp=is_acp))[:MOST_RISKS],
-        _always(request.suggestions),
+        _always(request.suggestions, resolve(root), resolve),
         _editable(request.tool_name, given) if request.changeable else (),
         SUMMARIES.get(kind) or f"Use {_tool(request.tool_name)}",
     )
@@ -175,7 +176,7 @@ def _paths(request: ApprovalRequested, given: Mapping[str, Any]) -> list[str]:
     found += [given[name] for name in ("file_path", "notebook_path") if isinstance(given.get(name), str)]
     for name in ("content", "locations"):
         parts = given.get(name)
-        if isinstance(given.get("toolCallId"), str) and isinstance(parts, list) and not found:
+        if request.form == "acp" and isinstance(parts, list) and not found:
             found += [part["path"] for part in parts if isinstance(part, dict) and isinstance(part.get("path"), str)]
     return list(dict.fromkeys(filter(None, found)))
 
@@ -191,13 +192,11 @@ def _risks(
 ) -> Iterator[Risk]:
     raw = given.get("rawInput")
     fields, prefix = (raw if isinstance(raw, dict) else {}, "rawInput.") if is_acp else (given, "")
-    for name, value in fields.items():
-        if name.lower().startswith("dangerous") and value:
-            yield Risk(
-                "no_sandbox",
-                risks.TEXTS["no_sandbox"] if "sandbox" in name.lower() else f"Dangerous: {name[:100]}",
-                prefix + name,
-            )
+    for name, value in [*given.items(), *((prefix + name, value) for name, value in fields.items() if prefix)]:
+        plain = name.removeprefix(prefix).lower()
+        if plain.startswith("dangerous") and value:
+            words = risks.TEXTS["no_sandbox"] if "sandbox" in plain else f"Dangerous: {name.removeprefix(prefix)[:100]}"
+            yield Risk("no_sandbox", words, name)
     if kind == "command":
         yield from _risks_of_command(given, fields, prefix, root, resolve)
     if kind in ("edit", "create", "overwrite", "notebook", "delete", "move"):
@@ -231,8 +230,10 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, value in given.items() if isinstance(value, str))[:50]
 
 
-def _always(suggestions: msgspec.Raw) -> tuple[Always, ...]:
-    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or by an option of ACP."""
+def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
+    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or by an option of ACP. Directories
+    in ``root`` change nothing: the agent has them anyway, and would ask again.
+    """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -243,7 +244,16 @@ def _always(suggestions: msgspec.Raw) -> tuple[Always, ...]:
         return _of_options(options)
     # As the agent's driver remembers them: a mode, which covers far more than this call, only if nothing else is suggested.
     narrow = [(number, one) for number, one in numbered if one.get("type") != "setMode"] or numbered
-    return tuple(Always(text, number, saved_in=file) for number, one in narrow for text, file in [_suggestion(one)])
+    new = [(number, one) for number, one in narrow if not _is_known_directory(one, root, resolve)]
+    return tuple(Always(text, number, saved_in=file) for number, one in new for text, file in [_suggestion(one)])
+
+
+def _is_known_directory(suggestion: Mapping[str, Any], root: str, resolve: Resolve) -> bool:
+    match suggestion:
+        case {"type": "addDirectories", "directories": [*paths]} if all(isinstance(path, str) for path in paths):
+            found = [resolve(posixpath.join(root, path)) for path in paths]
+            return all(path == root or path.startswith(f"{root}/") for path in found)
+    return False
 
 
 def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]:

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import Audit
-from drawbridge.server.auth.rate_limits import Buckets, Refused, place
+from drawbridge.server.auth.rate_limits import Buckets, Refused
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.events import Announced, RunContinued
 from drawbridge.server.protocol.client_errors import ClientError
@@ -50,9 +51,32 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 DENIALS: Final = (30, 1 / 6)
 """Audit lines about refused requests of one device. By flooding the audit log a device could rotate out what it did before."""
 
+CHANGES: Final = (300, 2.0)
+"""Audited commands of one device. With its connections and prompts it writes at most about seven lines a second in the long
+run: it takes a day to rotate out what it did before (ten files of 10 MB).
+"""
+
+CONNECTS: Final = (120, 1.0)
+"""Connections of one device. Each writes two lines into the audit log."""
+
+REFUSALS: Final = (1_000, 1.0)
+"""Audit lines about refused connections, of all addresses together."""
+
 RETRY_SECONDS: Final = 30
 
 logger = logging.getLogger("drawbridge.server")
+
+
+OWNERS_PART: Final = 8
+"""One of so many clients may be the owner's only."""
+
+DEVICES_PART: Final = 8
+"""One of so many clients may be of the same device; ``LEAST_PER_DEVICE`` in any case."""
+
+LEAST_PER_DEVICE: Final = 4
+
+OWNER: Final = ""
+"""The owner among the devices."""
 
 
 class ClientLimits(Struct, frozen=True):
@@ -61,6 +85,15 @@ class ClientLimits(Struct, frozen=True):
     clients: int = 256
     per_address: int = 64
     prompts: int = 120
+
+    @property
+    def of_devices(self) -> int:
+        """Clients at once of all devices together: the owner's have the rest for themselves."""
+        return self.clients - self.clients // OWNERS_PART
+
+    @property
+    def per_device(self) -> int:
+        return max(LEAST_PER_DEVICE, self.clients // DEVICES_PART)
 
 
 class Entrance:
@@ -77,11 +110,15 @@ class Entrance:
         self._all_wrong_codes = Buckets(*ALL_WRONG_CODES)
         self._prompts = Buckets(limits.prompts, limits.prompts / 60)
         self._denials = Buckets(*DENIALS)
+        self._changes = Buckets(*CHANGES)
+        self._connects = Buckets(*CONNECTS)
+        self._refusals = Buckets(*REFUSALS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: each reason of an address once in a while."""
         self._here: Counter[str] = Counter()
-        self._all = 0
+        self._signed_in: Counter[str] = Counter()
+        """The clients of each device or SSH key, and of the owner ("")."""
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -158,21 +195,56 @@ class Entrance:
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
+    def count_change(self, identity: Identity, address: str) -> None:
+        """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if a device sends too many."""
+        refused = None if identity.device is None else self._changes.take(identity.device, now())
+        if refused is not None:
+            raise self._too_often("commands", refused, address, identity.name)
+
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why a client that has signed in may not stay connected; None if it may."""
         return self._access.refusal_of(identity)
 
     def connected(self, address: str) -> None:
         """Counts a connection of the address, until ``disconnected``."""
-        self._all += 1
         self._here[place(address)] += 1
 
     def disconnected(self, address: str) -> None:
         key = place(address)
-        self._all -= 1
         self._here[key] -= 1
         if not self._here[key]:
             del self._here[key]
+
+    def admit(self, identity: Identity, address: str) -> None:
+        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there are too many."""
+        full = self._full(identity)
+        if full is not None:
+            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
+                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
+                self._note_refusal(code=full[0], device=identity.name or None, address=address)
+            raise ClientError("RESOURCE_LIMIT", full[1])
+        if identity.device is not None:
+            self._connects.take(identity.device, now())
+        self._signed_in[identity.device or OWNER] += 1
+
+    def left(self, identity: Identity) -> None:
+        key = identity.device or OWNER
+        self._signed_in[key] -= 1
+        if not self._signed_in[key]:
+            del self._signed_in[key]
+
+    def _full(self, identity: Identity) -> tuple[str, str] | None:
+        """A code and a text if the device, or all of them, have as many clients as they may; None if there is room."""
+        all, device = self._signed_in.total(), identity.device
+        if device is not None and self._signed_in[device] >= self._limits.per_device:
+            return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
+        if device is not None and self._connects.look(device, now()) is not None:
+            return "TOO_MANY_FROM_DEVICE", "This device connects too often. Try again later."
+        if all >= self._limits.clients or (
+            device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
+        ):
+            return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
+        return None
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
         """Logs and audits a request that the signed-in client has no right to. ``by``: the client's name."""
@@ -202,7 +274,7 @@ class Entrance:
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", code)
-            self.note("refused", code=code, device=device, address=address)
+            self._note_refusal(code=code, device=device, address=address)
 
     def _device(self, head: Head) -> str | None:
         """The name of the token's device, to log a request that is refused anyway."""
@@ -227,13 +299,10 @@ class Entrance:
         refusal = self._over(self._handshakes, "handshakes", head)
         if refusal is not None:
             return refusal
-        if self._all >= self._limits.clients:
-            self._log_refusal(head, "TOO_MANY_CLIENTS")
-            return Refusal(
-                503,
-                "TOO_MANY_CLIENTS: The server has reached its maximum number of clients. Try again later.",
-                RETRY_SECONDS,
-            )
+        full = self._full_for(head)
+        if full is not None:
+            self._log_refusal(head, full[0])
+            return Refusal(503 if full[0] == "TOO_MANY_CLIENTS" else 429, ": ".join(full), RETRY_SECONDS)
         if self._here[key] >= self._limits.per_address and not local:
             self._log_refusal(head, "TOO_MANY_FROM_ADDRESS")
             return Refusal(
@@ -242,6 +311,14 @@ class Entrance:
                 RETRY_SECONDS,
             )
         return None
+
+    def _full_for(self, head: Head) -> tuple[str, str] | None:
+        """As ``_full``, for the token in the request's head. A client that sends its token later is checked then."""
+        try:
+            identity = self._access.shown(head)
+        except ClientError:
+            return None  # it is refused for that
+        return None if identity is None else self._full(identity)
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
@@ -261,7 +338,7 @@ class Entrance:
             self._failures.take(key, now())
             device = (error.details or {}).get("device")
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", error.code)
-            self.note("refused", code=error.code, device=device, address=address)
+            self._note_refusal(code=error.code, device=device, address=address)
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
@@ -271,6 +348,14 @@ class Entrance:
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Nothing was done; try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
+
+    def _note_refusal(self, **fields: Any) -> None:
+        refused = self._refusals.take("", now())
+        if refused is None:
+            self.note("refused", **fields)
+        elif refused.first:
+            logger.warning("connections from very many addresses are refused: further ones are not logged for now")
+            self.note("limited", what="refusals")
 
     def note(self, event: str, **fields: Any) -> None:
         """Writes a line into the audit log."""

@@ -53,8 +53,13 @@ class Identity(Struct, frozen=True, kw_only=True):
     only: tuple[str, str] | None = None
 
     @property
+    def device(self) -> str | None:
+        """The device or SSH key that it belongs to; None for the owner's own token."""
+        return self.device_id or self.key
+
+    @property
     def is_owner(self) -> bool:
-        return self.device_id is None and self.key is None
+        return self.device is None
 
     def sees(self, path: Path | None) -> bool:
         """Whether it may see a project at ``path`` (None: at no directory)."""

@@ -215,7 +215,7 @@ class Certificate:
         except (OSError, ssl.SSLError, ValueError) as error:
             why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise BadSetting(
-                f"The certificate {self.certificate} and the key {self.key} can't be used: {why}. Nothing was started."
+                f"The certificate {self.certificate} and the key {self.key} can't be used: {why}."
             ) from None
 
 

@@ -30,6 +30,7 @@ import msgspec
 
 from drawbridge.agents.base import Confinement
 from drawbridge.agents.memory import MB, MemoryWatch
+from drawbridge.core.locks import UrgentLock
 from drawbridge.core.private_files import PRIVATE_FILE
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints import git_index
@@ -195,8 +196,11 @@ class Checkpoints:
         self._left: _Left | None = None
         self._settings: Settings | None = None
         """Those of the last operation."""
-        self._busy = asyncio.Lock()
-        """One operation at a time: a client may request the changes of a run whose last checkpoint is still being taken."""
+        self._busy = UrgentLock()
+        """One operation at a time: a client may request the changes of a run whose last checkpoint is still being taken. A run
+        does not wait for what clients have requested, except for the operation that is under way."""
+        self._asked: dict[str, asyncio.Future[RunChanges]] = {}
+        """The runs whose changes are being read: equal requests share an answer."""
         self._before = _Before("", None, frozenset(), None)
         self._theirs: tuple[Versions, bytes | None] = {}, None
         """The person's index when it was last read, and its digest."""
@@ -219,7 +223,7 @@ class Checkpoints:
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[Git | None]:
         """git for one operation that a person has requested; None if there is no repository."""
-        async with self._busy:
+        async with self._busy.held():
             try:
                 async with self._opened(self._settings) as git:
                     self._settings = git.settings if git is not None else None
@@ -273,7 +277,7 @@ class Checkpoints:
 
     async def _take(self, run_id: str, when: When, collected: asyncio.Future[bool]) -> bool:
         """``collected`` is set to True as soon as git has the state of the files."""
-        async with self._busy:
+        async with self._busy.held(urgent=True):
             if when == "before":
                 await self._begin_with_repository()
             left, self._left = self._left, None
@@ -539,6 +543,23 @@ class Checkpoints:
 
     async def changes(self, run_id: str) -> RunChanges:
         """What the run changed, as far as it fits into one message. Raises ``NoCheckpoint``, ``GitFailed``."""
+        while (shared := self._asked.get(run_id)) is not None:
+            await asyncio.wait([shared])
+            if not shared.cancelled():
+                return shared.result()
+        shared = self._asked[run_id] = asyncio.get_running_loop().create_future()
+        try:
+            shared.set_result(await self._changes(run_id))
+        except (GitFailed, NoCheckpoint, OSError) as error:
+            shared.set_exception(error)
+        except BaseException:
+            shared.cancel()
+            raise
+        finally:
+            del self._asked[run_id]
+        return shared.result()
+
+    async def _changes(self, run_id: str) -> RunChanges:
         async with self._working() as git:
             git, before, after = await self._both(git, run_id)
             return await self._shown(git, run_id, await self._changed(git, before, after), before, after)
@@ -668,7 +689,7 @@ class Checkpoints:
         """Removes all checkpoints of the project from its repository; a private one is removed with its folder. Raises
         ``GitFailed``, ``NoCheckpoint`` or OSError."""
         real = opened(self._directory, self._confinement, self._memory, self._endings)
-        async with self._busy, real as git:
+        async with self._busy.held(), real as git:
             if git is not None:
                 await self._remove(git, await self._names(git))
 

@@ -40,10 +40,17 @@ from drawbridge.agents.base import Confinement
 from drawbridge.agents.environment import MARK, environment
 from drawbridge.agents.memory import MB, MemoryWatch
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.private_files import process_alive
 from drawbridge.core.tasks import BackgroundTasks
 
 SECONDS: Final = 30.0
 """Seconds for one command."""
+
+SETTINGS_SECONDS: Final = 5.0
+"""Seconds to read the configuration. An agent writes it, and may include a pipe there that nobody writes to."""
+
+LARGEST_FILE: Final = 1_000_000
+"""Bytes of each of git's own files that is read for every operation: its configuration and its lists of patterns."""
 
 LEAVE_SECONDS: Final = 5.0
 """Seconds for the shell to end after its last command, or after it was killed."""
@@ -94,6 +101,9 @@ MOST_CONFIGURATION_FILES: Final = 50
 LONGEST_COMPLAINT: Final = 65_536
 
 IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+FOLDER: Final = "drawbridge-git-"
+"""How the names of folders for one operation begin."""
 
 LOCAL: Final = frozenset(
     "GIT_" + name
@@ -176,7 +186,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = _line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except OSError:
+    except (OSError, ValueError, RuntimeError):  # a name that no file has; links in a circle
         return None
     return None
 
@@ -195,6 +205,30 @@ def _git_directory(root: Path) -> Path | None:
     if line is None or not line.startswith("gitdir: "):
         return None
     return (root / line.removeprefix("gitdir: ")).resolve()
+
+
+def _odd_file(repository: Repository) -> str | None:
+    """What is wrong with a file that git would read; None if nothing is. Blocking."""
+    for directory, names in (
+        (repository.common, ("config", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates")),
+        (repository.own, ("HEAD", "commondir", "config.worktree")),
+        (repository.root, (".gitignore", ".gitattributes")),
+    ):
+        for name in names:
+            if _is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_OUTPUT):
+                return f"git's file {name} is not a small regular file"
+    return None
+
+
+def _is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:
+    """Whether git would wait for a file, such as a pipe, or read it for a long time. Blocking."""
+    try:
+        found = file.stat()
+    except (OSError, ValueError):
+        return False
+    if stat.S_ISREG(found.st_mode):
+        return found.st_size > largest
+    return not stat.S_ISDIR(found.st_mode) and str(file) != os.devnull
 
 
 def _is_git_directory(place: Path) -> bool:
@@ -261,6 +295,8 @@ class Git:
     async def prepare(self, known: Settings | None) -> None:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
         has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
+        if odd := await asyncio.to_thread(_odd_file, self.repository):
+            raise NoCheckpoint(f"There are no checkpoints here: {odd}.")
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
         await asyncio.to_thread(_make, self.folder, self.repository, self.settings.format)
@@ -274,7 +310,7 @@ class Git:
     async def configuration(self) -> list[tuple[str, str]]:
         """All settings of the person and the repository, as names and values; of several values, the last one is valid.
         Raises ``GitFailed``."""
-        code, listed, complaint = await self._command(["config", "--list", "-z"], self._place)
+        code, listed, complaint = await self._command(["config", "--list", "-z"], self._place, seconds=SETTINGS_SECONDS)
         if code:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
         items = map(_setting, filter(None, listed.split("\0")))
@@ -282,7 +318,8 @@ class Git:
 
     async def _read_settings(self) -> Settings:
         place = self._place
-        code, listed, complaint = await self._command(["config", "--list", "--show-origin", "-z"], place)
+        list_all = ["config", "--list", "--show-origin", "-z"]
+        code, listed, complaint = await self._command(list_all, place, seconds=SETTINGS_SECONDS)
         if code:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
         if (
@@ -304,10 +341,14 @@ class Git:
             raise NoCheckpoint(
                 f"There are no checkpoints here: the repository's object format is not {' or '.join(FORMATS)}."
             )
-        given = (*OURS, *(name + value for name, value in _with_files(chosen).items() if name in KEPT))
+        named = _with_files(chosen)
+        for name in NAMES_A_FILE:
+            if await asyncio.to_thread(_is_odd, Path(named[name].removeprefix("="))):
+                raise NoCheckpoint(f"There are no checkpoints here: {name} does not name a small regular file.")
+        given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
         files = _configuration_files(self.repository, items)
         if files is not None:
-            files |= {value.removeprefix("=") for name, value in _with_files(chosen).items() if name in NAMES_A_FILE}
+            files |= {named[name].removeprefix("=") for name in NAMES_A_FILE}
         read = None if files is None else await asyncio.to_thread(versions, files)
         return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
 
@@ -383,14 +424,14 @@ class Git:
             return file.read(LONGEST_COMPLAINT).decode(errors="replace")
 
     async def _command(
-        self, words: Sequence[str], environment: Mapping[str, str], stdin: str = ""
+        self, words: Sequence[str], environment: Mapping[str, str], stdin: str = "", *, seconds: float | None = None
     ) -> tuple[int, str, str]:
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
         variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
         files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
         line = f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}"
-        code = await self._line(line, SECONDS, " ".join(words)[:200])
+        code = await self._line(line, seconds or SECONDS, " ".join(words)[:200])
         return code, *(await asyncio.to_thread(self._finished, words))
 
     async def _line(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
@@ -495,12 +536,22 @@ async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
     """``mark``: a part of its name that cannot be guessed. The name is known before the folder exists, so that it is removed
     even if its creation is cancelled.
     """
-    folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"drawbridge-{mark}"))
+    folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"{FOLDER}{os.getpid()}-{mark}"))
     try:
         await asyncio.to_thread(folder.mkdir, 0o700)
         yield folder
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def remove_left_folders() -> None:
+    """Removes the folders of operations whose server was killed meanwhile. Blocking."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        pid = folder.name.removeprefix(FOLDER).partition("-")[0]
+        with contextlib.suppress(OSError):
+            is_ours = folder.lstat().st_uid == os.getuid() and folder.is_dir() and not folder.is_symlink()
+            if is_ours and pid.isascii() and pid.isdigit() and not process_alive(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:

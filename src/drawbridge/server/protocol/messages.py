@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentOffers, AgentState, AskedBy
+from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -125,6 +125,7 @@ class Always(Struct, frozen=True, omit_defaults=True):
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A question of an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
+    ``form`` "acp": the input is a tool call of the Agent Client Protocol; "fields": its members are the fields of a tool.
     ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: its paths that lead through a
     symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words.
     ``blocked_path``: the path that it may not use unasked.
@@ -153,6 +154,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     always: tuple[Always, ...] = ()
     editable: tuple[str, ...] = ()
     summary: str = ""
+    form: Form = "fields"
     truncated: Truncated | None = None
 
 
@@ -755,6 +757,11 @@ class Subscriber(Protocol):
     @property
     def owns(self) -> bool:
         """Whether it may do everything: also change what others have written."""
+        ...
+
+    @property
+    def device(self) -> str | None:
+        """The device or SSH key that it belongs to; None for the owner's."""
         ...
 
     def sees(self, path: Path) -> bool:

@@ -757,6 +757,7 @@ class ManagedSession(Session):
             case base.SessionIdentified(session_id):
                 self._conversation.identified(session_id, self.run.order.prompt if self.run is not None else "")
             case base.ModeChanged(mode, offered):
+                self._keep_mode(mode)
                 self._mode_known(mode, offered)
             case base.StateReported() | base.OffersReported():
                 self._about_itself(report)
@@ -805,6 +806,15 @@ class ManagedSession(Session):
     def _agent(self) -> str:
         """The name of the current agent."""
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
+
+    def _keep_mode(self, mode: str) -> None:
+        """The agent has changed its mode: by itself, or by a decision. Its next process continues in it. What it reports first
+        is the mode that it was started in, perhaps for one prompt only."""
+        if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
+            return
+        self._worker.mode_changed(mode)
+        self.data.options = msgspec.structs.replace(self.data.options, permission_mode=mode)
+        self.store.save()
 
     def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
         """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""

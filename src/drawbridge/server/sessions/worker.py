@@ -392,6 +392,12 @@ class Worker:
             after = msgspec.structs.replace(before, permission_mode=mode, model=model, effort=effort or before.effort)
             self._kind = (agent, after)
 
+    def mode_changed(self, mode: str) -> None:
+        """The process has changed its mode: a run with this one can have it."""
+        if self._kind is not None:
+            agent, options = self._kind
+            self._kind = (agent, msgspec.structs.replace(options, permission_mode=mode))
+
     async def set_mode(self, mode: str) -> None:
         """For the current process only. Raises ``AgentRefused``."""
         async with self._changing:

@@ -6,6 +6,7 @@ same question.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final
@@ -55,6 +56,10 @@ class _About(Struct):
     approval_id: str
 
 
+class _OfRun(Struct):
+    run_id: str
+
+
 def carried(history: History, waiting: Collection[str]) -> Carried:
     """``waiting``: the approvals that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
@@ -83,6 +88,18 @@ def age_of_run(history: History, run_id: str) -> float:
             break
         before, left = page.records[0].seq, left - len(page.records)
     return 0.0
+
+
+def finished_runs(history: History) -> list[str]:
+    """The ids of the runs that ended in the last ``PAGE`` records, the oldest first. Raises ``HistoryUnreadable``."""
+    found = []
+    for record in history.read(before_seq=history.last_seq + 1, limit=PAGE, max_bytes=PAGE_BYTES).records:
+        if record.direction == "server" and b'"run_finished"' in record.line:
+            with contextlib.suppress(*NOT_OURS):
+                event = msgspec.json.decode(record.line, type=_OfServer).message
+                if event.subtype == "run_finished":
+                    found.append(msgspec.json.decode(event.message, type=_OfRun).run_id)
+    return found
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from drawbridge.agents import base
 from drawbridge.agents.claude.prompts import LEAVING_PLAN
 from drawbridge.agents.reported import LONGEST_NAME, name_of, text_of
+from drawbridge.agents.results import NOT_LOGGED_IN, RATE_LIMITED
 from drawbridge.server.events import ApprovalRequested
 
 PATHS: Final = ("file_path", "notebook_path")
@@ -29,6 +30,10 @@ SUBAGENT: Final = "subagent"
 
 _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
 """Type of a task in the hooks → in Claude Code's stream, whose words clients know."""
+
+
+_CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
+"""``error`` of ``StopFailure`` (2.1.329) → the code in the client protocol."""
 
 
 class Task(Struct, frozen=True):
@@ -73,12 +78,19 @@ class HookEvent(Struct, frozen=True):
     decision_reason: str | None = None
     blocked_path: str | None = None
     notification_type: str = ""
+    error: Any = None
     background_tasks: Raw = Raw(b"[]")
 
     @property
     def is_new_process(self) -> bool:
         """Whether the agent's program was just started, with a new conversation or an earlier one."""
         return self.hook_event_name == "SessionStart" and self.source in ("startup", "resume")
+
+    @property
+    def code(self) -> str | None:
+        """The code in the client protocol of a failed request to the model (``StopFailure``), if people can do something about
+        it."""
+        return _CODES.get(self.error) if isinstance(self.error, str) else None
 
     @property
     def tasks(self) -> dict[str, Task]:

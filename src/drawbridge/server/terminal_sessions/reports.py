@@ -15,7 +15,7 @@ from drawbridge.agents.claude import start_mode, transcript
 from drawbridge.agents.claude.sessions import title_of
 from drawbridge.core.private_files import process_alive
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.session import Process, TerminalSession
 from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
 
 logger = logging.getLogger("drawbridge.server")
@@ -57,9 +57,13 @@ class Reports:
         """Calls it in its turn, and if possible after ``text`` of the agent, which its record may not contain yet."""
         self._calls.put_nowait((call, text))
 
-    def set_process(self, pid: int, path: str, *, background: bool) -> None:
-        """The agent's process and the path of its transcript, as a hook has reported them."""
-        if self.session.hosted_by(pid, path, background=background):
+    def set_process(self, process: Process, path: str) -> None:
+        """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
+        agent goes to a worktree (2.1.329): what was not read yet is read from there."""
+        former = self.session.facts.transcript
+        if self.session.hosted_by(process, path):
+            if path != former:
+                self._file = None
             self._open_file()
             self.session.save()
 
@@ -87,7 +91,7 @@ class Reports:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = checked(self.session.facts.transcript, session_id)
+            path = checked(self.session.facts.transcript, session_id, self.session.facts.config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
@@ -132,7 +136,7 @@ class Reports:
         if session.pid is None or session.ended:
             return
         if not process_alive(session.pid):
-            session.end()
+            session.leave(session.pid)
             session.save()
             return
         session.tick()

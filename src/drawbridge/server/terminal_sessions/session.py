@@ -53,7 +53,7 @@ from drawbridge.server.sessions.processes import is_same_process, started_at
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
-from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried
+from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
 from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
@@ -81,8 +81,23 @@ HOLD_SECONDS = 45.0
 """Seconds that a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
 dialog, so the person there must not wait longer (2.1.329)."""
 
+HOLD_AGAIN_SECONDS = 5.0
+"""The same after a question that no client has answered in time, until one answers again: nobody seems to be there."""
+
+OWN_DIALOG: Final = ("workflow-subagent",)
+"""Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
+
 SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
+
+
+class Process(Struct, frozen=True):
+    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
+    names one. ``background``: its daemon hosts it."""
+
+    pid: int
+    config: str = ""
+    background: bool = False
 
 
 class Facts(Struct):
@@ -95,6 +110,7 @@ class Facts(Struct):
     permission_mode: str | None = None
     sent: Sent | None = None
     background: bool = False
+    config: str = ""
 
 
 class TerminalSession(Session):
@@ -117,6 +133,10 @@ class TerminalSession(Session):
         self.checkpoints = reviewed.checkpoints
         self.facts = facts
         self.pid = facts.pid
+        self._pids: dict[int, None] = {}
+        """The processes that have the conversation open: ``claude --continue`` in a second terminal opens the same one."""
+        self._reporting: int | None = None
+        """The process whose hook has reported last."""
         self.ended = False
         self.in_background = facts.background
         """The agent's daemon hosts it; it has no terminal of its own."""
@@ -134,6 +154,8 @@ class TerminalSession(Session):
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
         """Approvals of subagents, until they are handed over to the terminal."""
+        self._is_unattended = False
+        """Whether no client has answered since a question was left to the terminal for that."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered while their hook was expected after a restart."""
@@ -277,6 +299,7 @@ class TerminalSession(Session):
         if asked_by is None or approval.decision is None:
             return
         self.outcomes.add(approval, approval.decision)
+        self._is_unattended = False
         self._decided_at = time.monotonic()
         if isinstance(asked_by, ExpectedSurface):
             self._undelivered[approval.id] = approval
@@ -298,9 +321,11 @@ class TerminalSession(Session):
         surface: Surface | None,
         proposal: Proposal | None,
         handed: Left | None = None,
+        pid: int | None = None,
     ) -> PendingApproval | None:
         """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned. ``handed``: what the
-        hook has handed over to the agent."""
+        hook has handed over to the agent. ``pid``: the agent's process."""
+        self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode:
             # What the conversation's file says is about the process before it.
             self.facts.permission_mode = None
@@ -313,12 +338,16 @@ class TerminalSession(Session):
             self.ended, self.continued_in = False, None
         match event.hook_event_name:
             case "SessionStart" if event.source != "compact":
-                self._over("completed", quiet=True)
-            case "UserPromptSubmit":
+                if not self._others(pid):
+                    self._over("completed", quiet=True)
+            case "UserPromptSubmit" if event.prompt_id not in self._past:
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
                 self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if surface is not None:
+                if self._is_another(event, surface):
+                    surface.closed()
+                    return None
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
@@ -343,14 +372,36 @@ class TerminalSession(Session):
             case "Stop":
                 self._stopped(event)
             case "StopFailure" if not self._is_past(event.prompt_id):
-                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None)
+                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None, code=event.code)
             case "SessionEnd":
-                self.end()
+                self.leave(pid)
         self._changed()
         return None
 
+    def _others(self, pid: int | None) -> list[int]:
+        """The processes beside ``pid`` that have the conversation open."""
+        return [one for one in self._pids if one != pid and process_alive(one)]
+
+    def leave(self, pid: int | None) -> None:
+        """A process has ended, or has closed the conversation; another terminal may have it open."""
+        self._reporting = pid
+        others = self._others(pid)
+        if pid is None or not others:
+            self.end()
+            return
+        self._pids = dict.fromkeys(others)
+        if self.pid == pid:
+            self.pid = others[-1]
+        for approval in self.approvals:
+            if self.approvals.surfaces(approval)[0].pid == pid:
+                self.withdraw(approval, ENDED)
+        if self.turn is not None and self.turn.process == pid:
+            self._finish("interrupted")
+        self._changed()
+
     def end(self) -> None:
         """The agent's program has ended."""
+        self._pids.clear()
         self.handover.end()
         self._over("interrupted")
         self.ended = True
@@ -400,14 +451,20 @@ class TerminalSession(Session):
 
     def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
         """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one. ``recorded``: as in
-        ``Turn``.
+        ``Turn``. If the agent continues a turn that was over, that is another run: each ends once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
             self.turn.prompt = self.turn.prompt or prompt
+            self.turn.process = self._reporting or self.turn.process
             return
         self._finish("completed", quiet=True)
-        self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
+        id = turn if turn and turn not in self._past else f"turn_{uuid.uuid4().hex[:16]}"
+        self.turn = Turn(id, "" if follows else prompt, recorded=recorded)
+        if turn:
+            self.turn.take(turn)
+        self.turn.process = self._reporting
+        self.last_text = ""
         self.reviewed.set_run(self.id, self.turn.id)
         session = self.data.memory.session_id
         self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
@@ -424,7 +481,9 @@ class TerminalSession(Session):
             self._main_stopped()
             self.turn.resting = time.monotonic()
 
-    def _finish(self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None) -> None:
+    def _finish(
+        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+    ) -> None:
         """The main agent's turn is over. ``quiet``: it ended long ago and causes no notice."""
         self._main_stopped()
         if self.turn is None:
@@ -433,13 +492,18 @@ class TerminalSession(Session):
         self.reviewed.set_run(self.id, None)
         self._past[turn.id] = None
         seconds = 0.0 if quiet else time.monotonic() - turn.began
-        finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
+        finished = messages.RunFinished(
+            run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error, code=code
+        )
         self.store.record(finished, quiet=quiet)
 
     def _main_stopped(self) -> None:
-        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
+        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves, and so does
+        the agent of another terminal that has the same conversation open.
+        """
         for approval in self.approvals:
-            if approval.request.asked_by is None:
+            asker = self.approvals.surfaces(approval)[0].pid
+            if approval.request.asked_by is None and asker not in self._others(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self.terminal_only.continued(None)
         self.outcomes.main_stopped()
@@ -482,7 +546,7 @@ class TerminalSession(Session):
         if surface.known_as:
             self._known[surface.known_as] = approval
         self.outcomes.asked_again(approval)
-        offered = not surface.in_editor and (question.asked_by is None or self._can_be_answered())
+        offered = not surface.in_editor and (not _is_hidden(question.asked_by) or self._can_be_answered())
         self.approvals.request(approval, self.data.agent, surface, offered=offered)
         self._hold(approval)
         self._changed()
@@ -494,7 +558,7 @@ class TerminalSession(Session):
 
     def _hold(self, approval: PendingApproval) -> None:
         """A subagent's question waits ``HOLD_SECONDS`` if a client is connected that could decide; otherwise not at all."""
-        if approval.request.asked_by is None:
+        if not _is_hidden(approval.request.asked_by):
             return
         if self._can_be_answered():
             self._hand_over_later(approval)
@@ -502,8 +566,13 @@ class TerminalSession(Session):
             self._hand_over(approval)
 
     def _hand_over_later(self, approval: PendingApproval) -> None:
-        later = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._hand_over, approval)
+        seconds = HOLD_AGAIN_SECONDS if self._is_unattended else HOLD_SECONDS
+        later = asyncio.get_running_loop().call_later(seconds, self._not_answered, approval)
         self._held[approval.id] = later
+
+    def _not_answered(self, approval: PendingApproval) -> None:
+        self._is_unattended = True
+        self._hand_over(approval)
 
     def _hand_over(self, approval: PendingApproval) -> None:
         """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
@@ -511,14 +580,16 @@ class TerminalSession(Session):
         self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
-    def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
+    def hosted_by(self, process: Process, path: str) -> bool:
         """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
+        pid, background = process.pid, process.background
         self.pid, self.in_background = pid, background
-        if (pid, path) == (self.facts.pid, self.facts.transcript):
+        self._pids[pid] = None
+        if (pid, path, process.config) == (self.facts.pid, self.facts.transcript, self.facts.config):
             return False
         # Another process may have been started in another mode, which it has yet to report.
         mode = self.permission_mode if pid == self.facts.pid else None
-        self.facts = Facts(pid, started_at(pid), path, mode, background=background)
+        self.facts = Facts(pid, started_at(pid), path, mode, background=background, config=process.config)
         return True
 
     def save(self) -> None:
@@ -547,7 +618,9 @@ class TerminalSession(Session):
         self.restore(open_before)
         if continues is not None and self.turn is None:
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
-            self._carried_turn = continues
+        self._carried_turn = self.turn.id if self.turn is not None else ""
+        for run in finished_runs(self.history):
+            self._past[run] = None
         self.ended = not (self.approvals if self.pid is None else lives)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
@@ -570,6 +643,7 @@ class TerminalSession(Session):
                     self.turn = Turn(run_id, age=age_of_run(self.history, run_id))
                 if approval.request.agent_id is not None:
                     self.background.subagent(approval.request.agent_id)
+                if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
         if self.turn is not None and not main:
@@ -577,6 +651,14 @@ class TerminalSession(Session):
 
     def knows(self, question: str) -> bool:
         return question in self._known
+
+    def _is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
+        """Whether the hook asks something else under the id of a question that is known."""
+        known = self._known.get(surface.known_as) if surface.known_as else None
+        if known is None:
+            return False
+        asked = event.tool_name, hook_events.json_object(event.tool_input)
+        return asked != (known.request.tool_name, hook_events.json_object(known.request.input))
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
         """The question that ``surface`` reports, if it was asked before: it continues to wait, or receives the decision."""
@@ -622,7 +704,9 @@ class TerminalSession(Session):
             if surface not in surfaces:
                 continue
             if surfaces[0] is surface:
-                self.withdraw(approval, ENDED if not alive else GONE if approval.request.asked_by else ELSEWHERE)
+                self.withdraw(
+                    approval, ENDED if not alive else GONE if _is_hidden(approval.request.asked_by) else ELSEWHERE
+                )
             else:
                 self.approvals.remove(approval, surface)
         self._changed()
@@ -695,10 +779,11 @@ class TerminalSession(Session):
             self._keep(self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)
         else:
-            run = entry.turn or entry.uuid
+            run = entry.turn if entry.turn and entry.turn not in self._past else entry.uuid
             self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
+            self._past[run] = None
 
     def add_report(self, line: bytes) -> None:
         """``line``: of the conversation's file, as ``add_entry`` has them interpreted."""
@@ -746,3 +831,8 @@ class TerminalSession(Session):
         self.turn = None
         self.store.save()
         self.history.close()
+
+
+def _is_hidden(asked_by: AskedBy | None) -> bool:
+    """Whether the agent's dialog does not appear before its hook has ended."""
+    return asked_by is not None and asked_by.agent_type not in OWN_DIALOG

@@ -33,7 +33,7 @@ from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.directories import Directories
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Facts, TerminalSession
+from drawbridge.server.terminal_sessions.session import Facts, Process, TerminalSession
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -168,22 +168,22 @@ class TerminalSessions:
         session.reviewed.join(session.id, session.store)
         self._reports[session] = Reports(session, self._beginning_with)
 
-    def report(self, agent: str, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> Reports | None:
+    def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
         """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None: it is not
-        shown.
+        shown. ``process``: the agent's.
 
         The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
         """
         id = TERMINAL_PREFIX + event.session_id
         session = self.find(id)
-        if session is None and background and (event.hook_event_name, event.source) in SPARE:
+        if session is None and process.background and (event.hook_event_name, event.source) in SPARE:
             return None
         if session is None:
-            session = self.begin(id, event.cwd, agent, event.session_id, background=background)
+            session = self.begin(id, event.cwd, agent, event.session_id, background=process.background)
         if session is None:
             return None
         reports = self._reports[session]
-        reports.set_process(pid, event.transcript_path, background=background)
+        reports.set_process(process, event.transcript_path)
         return reports
 
     def begin(

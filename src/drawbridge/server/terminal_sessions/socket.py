@@ -25,6 +25,7 @@ from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
 from drawbridge.server.terminal_sessions.reports import Reports
+from drawbridge.server.terminal_sessions.session import Process
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
@@ -145,21 +146,21 @@ class PrivateSocket:
         if self._sessions.closed:
             await reader.read()  # it reconnects, to the next server
             return
-        reports = self._sessions.report(agent, event, hook.pid, background=hook.background)
+        reports = self._sessions.report(agent, event, Process(hook.pid, hook.config, background=hook.background))
         if reports is None:
             surface.closed()
             return
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.hook_event_name == "PreToolUse":
-            reports.add(lambda: _apply(reports, event))
+            reports.add(lambda: _apply(reports, event, hook.pid))
             if not reports.session.reviewed.is_ready:
                 peer.send(wire.HookAnswer())
                 await reports.session.reviewed.ready()
             return
         if event.hook_event_name != "PermissionRequest":
             text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
-            reports.add(lambda: _apply(reports, event, handed), text)
+            reports.add(lambda: _apply(reports, event, hook.pid, handed), text)
             return
         session, proposed = reports.session, _proposal(event)
         reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
@@ -189,8 +190,8 @@ class PrivateSocket:
         return None
 
 
-def _apply(reports: Reports, event: hook_events.HookEvent, handed: Left | None = None) -> None:
-    reports.session.apply(event, None, None, handed)
+def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Left | None = None) -> None:
+    reports.session.apply(event, None, None, handed, pid=pid)
     if event.hook_event_name in hook_events.MAY_BEGIN:
         reports.session.reviewed.expect_nothing(reports.session.id)
     if event.is_new_process and not event.permission_mode:

@@ -37,10 +37,14 @@ class NotItsFile(Exception):
     """The path is not one of Claude Code's for this session's conversation, or the file belongs to another user."""
 
 
-def checked(path: str, session_id: str) -> str:
-    """``path``, if it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``."""
+def checked(path: str, session_id: str, config: str = "") -> str:
+    """``path``, if it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``.
+
+    ``config``: Claude Code's directory, as the environment of the agent names it; empty if it does not.
+    """
     place = Path(path)
     configs = {str(Path.home() / ".claude"), os.environ.get("CLAUDE_CONFIG_DIR") or ""} - {""}
+    configs |= {config} if config.startswith("/") else set()
     if not ID.fullmatch(session_id) or place.name != f"{session_id}.jsonl" or ".." in place.parts:
         raise NotItsFile(path)
     projects = place.parent.parent

@@ -41,6 +41,8 @@ class Turn:
         self.recorded = recorded
         self.began = time.monotonic() - age
         self.resting: float | None = None
+        self.process: int | None = None
+        """The agent's process that works on it, if it is known."""
         self._also: set[str] = set()
 
     def has(self, id: str) -> bool:

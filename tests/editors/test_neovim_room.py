@@ -1,0 +1,134 @@
+"""A proposal can be read in any window, and its notices do not cover the dialog of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.editors.port import Accepted, Rejected
+from tests.editors.test_neovim_focus import NEW, SHOWN, proposes, screen_rig, sees
+from tests.nvim.rig import Workstation
+from tests.programs import each_nvim
+
+SIDES = """
+local sides = {}
+for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+  if vim.wo[window].diff then
+    local row, column = unpack(vim.api.nvim_win_get_position(window))
+    table.insert(sides, { row, column, vim.api.nvim_win_get_width(window), vim.api.nvim_win_get_height(window) })
+  end
+end
+return sides
+"""
+"""Of each side of the view: its row and column, its width and height."""
+
+
+async def sides(rig: Workstation) -> list[list[int]]:
+    found: list[list[int]] = await rig.person.lua(SIDES)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("open_in", ["tab", "current"])
+async def test_both_sides_are_readable_in_any_size(program: Path, tmp_path: Path, open_in: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options(f"{{ diff = {{ open_in = '{open_in}' }}, idle_ms = 70 }}")
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        for columns, below in ((140, False), (90, False), (50, True), (40, True), (90, False)):
+            await asyncio.to_thread(pane.resize, columns, 24)
+            await rig.person.until("return vim.o.columns == ...", columns)
+            (first, second) = await sides(rig)
+            assert (first[0] != second[0]) is below, (columns, first, second)
+            size = 3 if below else 2
+            assert abs(first[size] - second[size]) <= 1, (columns, first, second)
+        await rig.person.types(":w<CR>")
+        assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("accept", [":w<CR>", ":x<CR>", ":DrawbridgeAccept<CR>"])
+async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        await rig.person.lua("vim.o.winminwidth = 1 vim.o.winwidth = 1 vim.cmd('vertical resize 3')")
+        await rig.person.types(accept)
+        if accept == ":x<CR>":
+            assert await rig.decided() == Rejected()
+            return
+        await sees(pane, "too small to show it")
+        assert rig.decisions == []
+        await rig.person.types(":vertical resize 40<CR>:w<CR>")
+        assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_tab_page_that_is_closed_is_not_given_room(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, _):
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        await rig.person.types(":tabclose<CR>")
+        assert await rig.decided() == Rejected()
+        assert "Error" not in await rig.person.lua("return vim.fn.execute('messages')")
+
+
+TERMINAL = """
+local split, program = ...
+vim.cmd(split)
+vim.fn.termopen(program)
+vim.cmd('startinsert')
+"""
+
+COUNTS_SIZES = """
+import signal, sys
+signal.signal(signal.SIGWINCH, lambda *_: print("another size", flush=True))
+print("ready", flush=True)
+for line in sys.stdin: pass
+"""
+"""A program in a terminal, which would draw its screen again."""
+
+COVERED = """
+local covered = {}
+for _, float in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+  local config = vim.api.nvim_win_get_config(float)
+  if config.relative ~= '' then
+    local row, column = unpack(vim.api.nvim_win_get_position(float))
+    for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+      local top, left = unpack(vim.api.nvim_win_get_position(window))
+      local is_over = row < top + vim.api.nvim_win_get_height(window) and top < row + config.height + 2
+      is_over = is_over and column < left + vim.api.nvim_win_get_width(window) and left < column + config.width + 2
+      if window ~= float and is_over and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == 'terminal' then
+        table.insert(covered, { row - top, vim.api.nvim_win_get_height(window) })
+      end
+    end
+  end
+end
+return covered
+"""
+"""For each terminal that a notice covers: the notice's row in it, and its height."""
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("split", ["botright vnew", "topleft vnew", "botright new", "topleft new", "tabnew"])
+async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, split: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua(TERMINAL, split, [sys.executable, "-c", COUNTS_SIZES])
+        await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
+        await sees(pane, "ready")
+        await asyncio.to_thread(pane.type, "half a")
+        before = (await sees(pane, "half a")).count("another size")
+        await proposes(rig)
+        await sees(pane, r"opens it")
+        await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
+        after = await sees(pane, "Answer in its terminal")
+        assert after.count("another size") == before
+        covered: list[Any] = await rig.person.lua(COVERED)
+        if split != "tabnew":
+            assert covered == []
+        for row, height in covered:  # where there is only a terminal, its dialog is at its end
+            assert row < height / 2

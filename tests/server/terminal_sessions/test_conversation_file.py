@@ -1,0 +1,64 @@
+"""The file of a conversation: where the agent keeps it, and where it moves it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from .socket_rig import Message, Session, SocketRig, socket_rig
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
+    async with socket_rig(tmp_path) as rig:
+        yield rig
+
+
+def said(text: str) -> Message:
+    return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+
+
+async def texts(rig: SocketRig, session: Session) -> list[str]:
+    """What the agent has said, as the history has it."""
+    answer = await rig.does("get_messages", session.project, after_seq=0)
+    messages = [one["message"]["message"] for one in answer["data"]["messages"] if one["direction"] == "claude"]
+    return [block["text"] for message in messages for block in message["content"]]
+
+
+async def test_a_file_that_is_moved_is_read_on(rig: SocketRig) -> None:
+    """EnterWorktree moves it into the folder of the worktree (2.1.329)."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(said("one"))
+    await session.reports("Notification")
+    session.writes(said("two"))
+    former, session.transcript = session.transcript, session.transcript.parents[1] / "-wt" / session.transcript.name
+    session.transcript.parent.mkdir()
+    former.rename(session.transcript)
+    await session.reports("PostToolUse", tool_name="EnterWorktree", tool_input={})
+    session.writes(said("three"))
+    await session.reports("Notification")
+    assert await texts(rig, session) == ["one", "two", "three"]
+
+
+async def test_a_file_of_another_account_is_read(rig: SocketRig, tmp_path: Path) -> None:
+    """Its hook reports the directory that CLAUDE_CONFIG_DIR names there."""
+    session = Session(rig)
+    session.config = str(tmp_path / "work account")
+    session.transcript = Path(session.config) / "projects" / "-ws" / f"{session.id}.jsonl"
+    session.writes(said("one"))
+    await session.reports("UserPromptSubmit", prompt="Go")
+    assert await texts(rig, session) == ["one"]
+
+
+@pytest.mark.parametrize("config", ["", "relative", "/"])
+async def test_no_other_file_is_read(rig: SocketRig, tmp_path: Path, config: str) -> None:
+    session = Session(rig)
+    session.config = config
+    session.transcript = tmp_path / "elsewhere" / "projects" / "-ws" / f"{session.id}.jsonl"
+    session.writes(said(str(uuid.uuid4())))
+    await session.reports("UserPromptSubmit", prompt="Go")
+    assert await texts(rig, session) == []

@@ -1,0 +1,94 @@
+"""However late hooks and the conversation's file are: each run begins at most once and ends exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, Final
+
+import pytest
+
+from drawbridge.server.terminal_sessions import reports as reports_module
+
+from .socket_rig import Message, Session, socket_rig
+from .test_sessions import prompt, result, said, used
+
+TEXTS: Final = ("Done.", "Done.", "All is well.")
+
+INTERRUPTED: Final = prompt("[Request interrupted by user]")
+
+Hook = tuple[str, Message]
+
+
+def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
+    """What the hooks report of a turn, and what the file contains of it."""
+    text = random.choice(TEXTS)
+    hooks: list[Hook] = [("UserPromptSubmit", {"prompt": id})]
+    lines: list[Message] = [prompt(id)]
+    for call in range(random.randrange(3)):
+        given = {"command": f"echo {call}"}
+        hooks.append(("PreToolUse", {"tool_name": "Bash", "tool_input": given}))
+        hooks.append(("PostToolUse", {"tool_name": "Bash", "tool_input": given}))
+        lines += [used(f"{id}-{call}", given), result(f"{id}-{call}")]
+    match random.choice(["stops", "stops", "stops", "fails", "interrupted"]):
+        case "stops":
+            hooks.append(("Stop", {"last_assistant_message": text}))
+            lines.append(said(text))
+        case "fails":
+            hooks.append(("StopFailure", {"error": "unknown", "last_assistant_message": "API Error: 529"}))
+        case _:
+            lines.append(INTERRUPTED)
+    return [(event, {**more, "prompt_id": id}) for event, more in hooks], [{**line, "promptId": id} for line in lines]
+
+
+def runs_in(records: list[Message]) -> list[tuple[str, str]]:
+    """The events of runs, and the prompts, with the run's id."""
+    found = []
+    for record in records:
+        message: Any = record["message"]
+        if record["direction"] == "server" and message.get("subtype") in ("run_started", "run_finished"):
+            found.append((message["subtype"], message["message"]["run_id"]))
+        elif record["direction"] == "client":
+            found.append(("prompt", message["run_id"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        5,
+        pytest.param(100, marks=[pytest.mark.thorough, pytest.mark.timeout(900)]),
+        pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
+    ],
+)
+async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
+    seed = SystemRandom().randrange(2**32)
+    random = Random(seed)
+    async with socket_rig(tmp_path) as rig:
+        for number in range(rounds):
+            session = Session(rig)
+            await session.reports("SessionStart", source="startup")
+            turns = [turn_of(random, f"turn {number} {at}") for at in range(random.randrange(1, 4))]
+            hooks = [hook for of_turn, _ in turns for hook in of_turn]
+            lines = [line for _, of_turn in turns for line in of_turn]
+            order = ["hook"] * len(hooks) + ["line"] * len(lines)
+            random.shuffle(order)
+            for what in order:
+                if what == "hook":
+                    event, more = hooks.pop(0)
+                    await session.reports(event, **more)
+                else:
+                    session.writes(lines.pop(0))
+            await session.reports("SessionEnd")
+            answer = await rig.does("get_messages", session.project, after_seq=0)
+            events = runs_in(answer["data"]["messages"])
+            where = seed, number, events
+            assert all(count == 1 for count in Counter(events).values()), where
+            ended = {run for what, run in events if what == "run_finished"}
+            assert {run for _, run in events} == ended, where
+            for run in ended:
+                assert events.index(("run_finished", run)) == max(
+                    at for at, (_, one) in enumerate(events) if one == run
+                ), where

@@ -1,0 +1,63 @@
+// Fields of an input that have no place of their own, as rows of names and values.
+
+import { Text } from '../ui/elements.tsx';
+import { Replaced } from '../ui/must.tsx';
+import { asText, risksIn } from './input.ts';
+import { Marked, Value } from './value.tsx';
+
+/** Fields that have a row each; more are shown together, as JSON. */
+const FIELDS = 40;
+
+/** Characters of a value that is drawn in a line of its own. */
+const SHORT = 120;
+
+const NONE: readonly string[] = [];
+
+/** A value in one line if it is short. */
+function shortText(value: any) {
+  const line = typeof value === 'string' ? '' : JSON.stringify(value);
+  return line && line.length <= SHORT ? line : asText(value);
+}
+
+/** The fields that are not `drawn` in another way. `request`: where the risks are, `prefix`: before the names in them. */
+export function Rest({
+  request = {},
+  input,
+  drawn = NONE,
+  edited = NONE,
+  prefix = '',
+}: {
+  request?: any;
+  input: any;
+  drawn?: readonly string[];
+  edited?: readonly string[];
+  prefix?: string;
+}) {
+  const all = Object.entries(input).filter(([name]) => !drawn.includes(name));
+  if (!all.length) return null;
+  const rest: [string, any][] = all.length > FIELDS ? [['…', Object.fromEntries(all.slice(FIELDS))]] : [];
+  return (
+    <dl class="fields">
+      {[...all.slice(0, FIELDS), ...rest].map(([name, value]) => {
+        const text = shortText(value);
+        const risks = risksIn(request, prefix + name);
+        return (
+          <Replaced key={name} isReplaced={edited.includes(name)}>
+            <dt>
+              <Text line>{name}</Text>
+            </dt>
+            <dd>
+              {text.length <= SHORT && !text.includes('\n') ? (
+                <code class="short">
+                  <Marked text={text} risks={risks} />
+                </code>
+              ) : (
+                <Value text={text} risks={risks} />
+              )}
+            </dd>
+          </Replaced>
+        );
+      })}
+    </dl>
+  );
+}

@@ -70,10 +70,17 @@ def asks_to_edit(person: Person, directory: Path, *, lines: int = 0) -> None:
     person.readies_keys()
 
 
+# What the agent says it got, once the message is drawn to its end: a long one is drawn in parts.
+ANSWERS = """(() => {
+  const said = [...document.querySelectorAll('.said:not(.live) .markdown')].at(-1)?.innerText ?? '';
+  try { return JSON.parse(said.slice(said.indexOf('Answers: ') + 9)); } catch { return null; }
+})()"""
+
+
 def answers(person: Person) -> list[dict[str, Any]]:
     """The answers that the agent got, once all are given."""
-    person.sees(".said:not(.live)", "Answers: ")
-    found: list[dict[str, Any]] = json.loads(person.reads(".said:not(.live) .markdown")[-1].partition("Answers: ")[2])
+    person.until(ANSWERS)
+    found: list[dict[str, Any]] = person.runs(ANSWERS)
     return found
 
 

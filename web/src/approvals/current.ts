@@ -18,8 +18,8 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 /** Milliseconds for which a button that has appeared or moved can't be used: it may have been meant for what was there before. */
 const SETTLING = 500;
 
-/** The controls that have to settle before they can be used. */
-const ANSWERS = 'footer button, .option';
+/** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
+const ANSWERS = 'footer button:not(.reasons button), .option';
 
 /** Pixels of what was read that stay in view at a step to what was not. */
 const OVERLAP = 24;

@@ -13,8 +13,9 @@ from msgspec import Raw
 
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Process, TerminalSession
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Session, SocketRig, socket_rig

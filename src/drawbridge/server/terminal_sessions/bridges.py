@@ -176,7 +176,7 @@ class Bridges:
         if agent is not None:
             return self._ask(editor, shown, agent)
         for session in self._terminal_sessions:
-            if any(process.pid == proposed.pid for process in session.processes):
+            if any(process.pid == proposed.pid for process in session.processes.all):
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return self._join(session, approval, shown)

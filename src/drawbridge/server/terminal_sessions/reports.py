@@ -14,7 +14,8 @@ from typing import Final
 from drawbridge.agents.claude import start_mode, transcript
 from drawbridge.agents.claude.sessions import title_of
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.terminal_sessions.session import Process, TerminalSession
+from drawbridge.server.terminal_sessions.processes import Process
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
 
 logger = logging.getLogger("drawbridge.server")
@@ -61,7 +62,7 @@ class Reports:
     def set_process(self, process: Process, path: str) -> None:
         """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
         agent goes to a worktree (2.1.329): what was not read yet is read from there."""
-        if self.session.hosted_by(process, path):
+        if self.session.processes.reports(process, path, is_ended=self.session.ended):
             if self._file is None:  # else only once the read that is in progress has ended
                 self._open_file()
             self.session.save()
@@ -83,13 +84,13 @@ class Reports:
             await asyncio.wait([self._finding])
 
     def _open_file(self) -> None:
-        path = self.session.facts.transcript
+        path = self.session.processes.latest.transcript
         self._file, self._path = None, path
         if not path:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = checked(path, session_id, self.session.facts.config)
+            path = checked(path, session_id, self.session.processes.latest.config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
@@ -133,7 +134,7 @@ class Reports:
         session = self.session
         if session.pid is None or session.ended:
             return
-        gone = [process.pid for process in session.processes if not process.is_alive]
+        gone = [process.pid for process in session.processes.all if not process.is_alive]
         for pid in gone:
             session.leave(pid)
         if gone:
@@ -144,7 +145,7 @@ class Reports:
             self._look_for_successor(session.pid)
 
     def _look_for_successor(self, pid: int) -> None:
-        job = moved_to(self.session.facts.transcript, self.session.data.memory.session_id, pid)
+        job = moved_to(self.session.processes.latest.transcript, self.session.data.memory.session_id, pid)
         former, looks = self._moved
         if job is None or (job == former and looks > LOOKS):
             return
@@ -169,10 +170,10 @@ class Reports:
         more = self._file is not None
         if more and not self.session.memory.title:
             # Of a long conversation only the end is read.
-            title = await asyncio.to_thread(title_of, Path(self.session.facts.transcript))
+            title = await asyncio.to_thread(title_of, Path(self.session.processes.latest.transcript))
             self.session.learn_title(title or "")
         while True:
-            if self._path != self.session.facts.transcript:
+            if self._path != self.session.processes.latest.transcript:
                 # It has moved, or the process that had it has left. Only now: the place where reading continues is that
                 # of the last entry in the history.
                 self._open_file()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from drawbridge.agents.base import AgentState, AskedBy, Options, Proposal, Question
 from drawbridge.agents.claude import prompts as claude_prompts
@@ -49,7 +49,6 @@ from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.metadata import instant, now
-from drawbridge.server.sessions.processes import is_same_process, started_at
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
@@ -57,6 +56,7 @@ from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, car
 from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
+from drawbridge.server.terminal_sessions.processes import Facts, Processes
 from drawbridge.server.terminal_sessions.prompts import (
     HAS_ENDED,
     MAYBE_TYPED,
@@ -99,44 +99,6 @@ SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
 
 
-class Process(Struct, frozen=True):
-    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
-    names one. ``background``: its daemon hosts it."""
-
-    pid: int
-    config: str = ""
-    background: bool = False
-
-
-class ProcessFacts(Struct):
-    """What an agent's process has reported about itself. ``pid``: None if no process is known."""
-
-    pid: int | None = None
-    began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): the number may be another program's later."""
-    transcript: str = ""
-    permission_mode: str | None = None
-    background: bool = False
-    config: str = ""
-
-    @property
-    def is_alive(self) -> bool:
-        return self.pid is not None and process_alive(self.pid) and is_same_process(self.pid, self.began)
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether another process has the number now."""
-        return self.pid is not None and process_alive(self.pid) and not is_same_process(self.pid, self.began)
-
-
-class Facts(ProcessFacts):
-    """The state of a session that is stored for a restart, beside its metadata. Its own fields are about the process that has
-    reported last; ``others``: the other processes that have the conversation open."""
-
-    sent: Sent | None = None
-    others: tuple[ProcessFacts, ...] = ()
-
-
 class TerminalSession(Session):
     """``directory`` contains its metadata and its history."""
 
@@ -155,10 +117,7 @@ class TerminalSession(Session):
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
-        self.facts = msgspec.convert(facts, ProcessFacts, from_attributes=True)
-        """The process that has reported last, of those that have the conversation open."""
-        self._beside = list(facts.others)
-        """The other ones, the latest last: ``claude --continue`` in a second terminal opens the same conversation."""
+        self.processes = Processes(facts)
         self._reporting: int | None = None
         """The process whose hook has reported last."""
         self.ended = False
@@ -209,40 +168,26 @@ class TerminalSession(Session):
     @property
     def pid(self) -> int | None:
         """The agent's process, as far as known."""
-        return self.facts.pid
+        return self.processes.latest.pid
 
     @property
     def in_background(self) -> bool:
         """The agent's daemon hosts it; it has no terminal of its own."""
-        return self.facts.background
-
-    @property
-    def processes(self) -> Sequence[ProcessFacts]:
-        """Those that have the conversation open, as far as known."""
-        return [*self._beside, self.facts]
+        return self.processes.latest.background
 
     @property
     def permission_mode(self) -> str | None:
         """The agent's permission mode, also of before a restart; None if the agent has not reported it."""
-        return self.facts.permission_mode
+        return self.processes.latest.permission_mode
 
     def _set_mode(self, pid: int | None, mode: str | None) -> None:
-        """``mode``: as the process reports it; without one the mode has not changed. It is saved at once: prompts depend on
-        it."""
-        for process in self.processes:
-            if process.pid == pid and mode and mode != process.permission_mode:
-                process.permission_mode = mode
-                self.save()
-
-    def _forget_mode(self, pid: int | None) -> None:
-        for process in self.processes:
-            if process.pid == pid:
-                process.permission_mode = None
-                self.save()
+        """As ``Processes.set_mode``. It is saved at once: prompts depend on it."""
+        if self.processes.set_mode(pid, mode):
+            self.save()
 
     def started_in(self, pid: int, mode: str | None) -> None:
         """``mode``: the one in which the agent's process was started, unless it has reported another one since."""
-        if any(process.pid == pid and process.permission_mode is None for process in self.processes):
+        if self.processes.needs_mode(pid):
             self._set_mode(pid, mode)
             self.publish_state()
 
@@ -258,7 +203,7 @@ class TerminalSession(Session):
     @property
     def is_open(self) -> bool:
         """Whether a process that is known has the conversation open."""
-        return not self.ended and any(process.is_alive for process in self.processes)
+        return not self.ended and bool(self.processes.alive)
 
     def _details(self) -> dict[str, Any]:
         mode = self.permission_mode
@@ -378,9 +323,9 @@ class TerminalSession(Session):
         """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned. ``handed``: what the
         hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
-        if event.is_new_process and not event.permission_mode:
+        if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # What the conversation's file says is about the process before it.
-            self._forget_mode(self._reporting)
+            self.save()
         self._set_mode(self._reporting, event.permission_mode)
         agent = event.agent_id
         if handed is None and event.hook_event_name in HANDS_OVER:
@@ -391,7 +336,7 @@ class TerminalSession(Session):
             self._is_copy = event.source == hook_events.COPIED
         match event.hook_event_name:
             case "SessionStart" if event.source != "compact":
-                if not self._others(pid):
+                if not self.processes.beside(pid):
                     self._over("completed", quiet=True)
             case "UserPromptSubmit" if event.prompt_id not in self._past:
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
@@ -431,19 +376,13 @@ class TerminalSession(Session):
         self._changed()
         return None
 
-    def _others(self, pid: int | None) -> list[int]:
-        """The processes beside ``pid`` that have the conversation open."""
-        return [one.pid for one in self.processes if one.pid is not None and one.pid != pid and one.is_alive]
-
     def leave(self, pid: int | None) -> None:
         """A process has ended, or has closed the conversation; another terminal may have it open."""
         self._reporting = pid
-        others = self._others(pid)
-        if pid is None or not others:
+        if pid is None or not self.processes.beside(pid):
             self.end()
             return
-        stay = [one for one in self.processes if one.pid in others]
-        self.facts, self._beside = stay[-1], stay[:-1]
+        self.processes.remove(pid)
         for approval in self.approvals:
             if self.approvals.surfaces(approval)[0].pid == pid:
                 self.withdraw(approval, ENDED)
@@ -453,7 +392,7 @@ class TerminalSession(Session):
 
     def end(self) -> None:
         """The agent's program has ended."""
-        self._beside.clear()
+        self.processes.only_latest()
         self.handover.end()
         self._over("interrupted")
         self.ended = True
@@ -461,7 +400,7 @@ class TerminalSession(Session):
 
     def move(self, continued_in: str | None) -> None:
         """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
-        if self._others(self.pid):  # another terminal has it open
+        if self.processes.beside(self.pid):  # another terminal has it open
             self.leave(self.pid)
         elif not self.ended:
             self.handover.end()
@@ -557,7 +496,7 @@ class TerminalSession(Session):
         """
         for approval in self.approvals:
             asker = self.approvals.surfaces(approval)[0].pid
-            if approval.request.asked_by is None and asker not in self._others(self._reporting):
+            if approval.request.asked_by is None and asker not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self.terminal_only.continued(None)
         self.outcomes.main_stopped()
@@ -634,25 +573,12 @@ class TerminalSession(Session):
         self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
-    def hosted_by(self, process: Process, path: str) -> bool:
-        """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
-        former, known = self.facts, next((one for one in self.processes if one.pid == process.pid), None)
-        if known is None or known.is_replaced:
-            # It may have been started in another mode, which it has yet to report.
-            known = ProcessFacts(process.pid, started_at(process.pid))
-        now = (path, process.config, process.background)
-        is_new = known is not former or now != (known.transcript, known.config, known.background)
-        known.transcript, known.config, known.background = now
-        open_before = [] if self.ended or former.pid is None else [former]
-        self._beside = [one for one in (*self._beside, *open_before) if one.pid != process.pid]
-        self.facts = known
-        return is_new
-
     def save(self) -> None:
         """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
-        facts = Facts(**msgspec.structs.asdict(self.facts), sent=self.prompts.sent, others=tuple(self._beside))
         try:
-            write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
+            write_private(
+                str(self.directory / "desk.json"), msgspec.json.encode(self.processes.facts(self.prompts.sent))
+            )
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -666,14 +592,12 @@ class TerminalSession(Session):
         self.store.catch_up()
         open_before, continues = Carried([], []), None
         # What was active is taken for that of the process that has reported last.
-        goes_on, alive = self.facts.is_alive, [one for one in self.processes if one.is_alive]
+        goes_on = self.processes.latest.is_alive
         if self.pid is None or goes_on:
             open_before = carried(self.history, self.memory.approvals)
         if goes_on:
             continues = next(reversed(self.memory.unfinished), None)
-        if alive:
-            self.facts = alive[-1]
-        self._beside = alive[:-1]
+        self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
         self.restore(open_before)
         if continues is not None and self.turn is None:
@@ -681,7 +605,7 @@ class TerminalSession(Session):
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
-        self.ended = not (self.approvals if self.pid is None else alive)
+        self.ended = not (self.approvals if self.pid is None else self.processes.alive)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
         self.handover.load()
@@ -793,7 +717,9 @@ class TerminalSession(Session):
         """
         match entry:
             case transcript.Mode(mode):
-                if not self._beside:  # else it may be about another process; each reports its own with its hooks
+                if (
+                    not self.processes.has_others
+                ):  # else it may be about another process; each reports its own with its hooks
                     self._set_mode(self.pid, mode)
             case transcript.Context():
                 self._handed(entry)

@@ -31,9 +31,10 @@ from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.directories import Directories
+from drawbridge.server.terminal_sessions.processes import Facts, Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Facts, Process, TerminalSession
+from drawbridge.server.terminal_sessions.session import TerminalSession
 
 logger = logging.getLogger("drawbridge.server")
 

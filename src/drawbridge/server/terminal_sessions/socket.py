@@ -24,8 +24,8 @@ from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
+from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Process
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening

@@ -469,6 +469,21 @@ async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: Sock
         assert await editor.line.receives_nothing()
 
 
+async def test_a_mode_that_may_be_that_of_either_terminal_is_not_known(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person changes it in one of them, which reports it only with its next prompt; then the other one is closed."""
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    async with at_work(rig) as (session, editor):
+        await session.reports("Stop", permission_mode="default")
+        async with second_terminal(session, "default"):
+            session.writes({"type": "permission-mode", "permissionMode": "bypassPermissions"})
+            await session.reports("SessionEnd", permission_mode=None)
+        error = await rig.refusal("execute", session.project, prompt="Do it")
+        assert (error.code, "not known" in error.text) == ("PERMISSION_DENIED", True)
+        assert await editor.line.receives_nothing()
+
+
 @pytest.mark.parametrize("leaves", ["before the restart", "while no server runs"])
 async def test_the_terminal_that_stays_is_known_after_a_restart(tmp_path: Path, leaves: str) -> None:
     async with contextlib.AsyncExitStack() as longer:
@@ -499,6 +514,22 @@ async def test_both_terminals_are_known_after_a_restart(tmp_path: Path, monkeypa
             await longer.aclose()
             await until(lambda: mode_of(rig, session) == "bypassPermissions", "the mode of the other terminal")
             assert (await rig.info(session))["desk"]["state"] == "finished"
+
+
+async def test_a_turn_ends_with_its_terminal_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.05)
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(tmp_path) as rig:
+            session = Session(rig, pid=CLAUDE)
+            await session.reports("Stop")
+            await longer.enter_async_context(second_terminal(session, "default"))
+            session.turn = str(uuid.uuid4())
+            await session.reports("UserPromptSubmit", prompt="Go")
+        async with socket_rig(tmp_path) as rig:
+            assert (await rig.info(session))["desk"]["state"] == "working"
+            await longer.aclose()
+            await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
 
 
 # What is typed.

@@ -6,17 +6,18 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from drawbridge.agents import catalog
 from drawbridge.guard import calls
-from drawbridge.server.sessions import processes
 from drawbridge.server.terminal_sessions import hook_events, transcript_file
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
@@ -193,6 +194,25 @@ async def test_the_question_of_a_second_terminal_ends_with_it(rig: SocketRig) ->
         assert await rig.is_open(question)
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
+
+
+async def test_what_a_second_terminal_has_left_running_ends_with_it(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session = Session(rig)
+    await session.reports("Stop")
+    with another_process() as second:
+        first, session.pid = session.pid, second.pid
+        await session.reports("SessionStart", source="resume")
+        session.turn = str(uuid.uuid4())
+        await session.reports("UserPromptSubmit", prompt="Go")
+        await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND, agent_id="a1", agent_type="explorer")
+        assert (await rig.info(session))["desk"]["state"] == "working"
+        second.kill()
+        second.wait()
+        session.pid = first
+        await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
 
 
 async def test_a_hook_with_the_id_of_another_question_gets_no_answer(rig: SocketRig) -> None:
@@ -467,8 +487,26 @@ async def test_a_program_whose_number_another_one_has_now_has_ended(
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")
-    monkeypatch.setattr(processes, "started_at", lambda pid: 0.0)
+    monkeypatch.setattr(psutil.Process, "is_running", lambda _: False)
     await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process does not depend on the clock")
+async def test_no_session_ends_because_the_clock_is_set(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session, looks, look = Session(rig), [0], reports_module.Reports._look
+
+    def counted(reports: reports_module.Reports) -> None:
+        look(reports)
+        looks[0] += 1
+
+    await session.reports("Stop")
+    monkeypatch.setattr(reports_module.Reports, "_look", counted)
+    started = psutil.Process().create_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: psutil.boot_time() + 3_600)
+    assert psutil.Process().create_time() > started + 3_000
+    await until(lambda: looks[0] > 1, "a look at the process")
+    assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
 # Bad input.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import msgspec
+import psutil
 from msgspec import Struct
 
 from drawbridge.core.private_files import process_alive
@@ -33,15 +34,6 @@ class ProcessFacts(Struct):
     background: bool = False
     config: str = ""
 
-    @property
-    def is_alive(self) -> bool:
-        return self.pid is not None and process_alive(self.pid) and is_same_process(self.pid, self.began)
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether another process has the number now."""
-        return self.pid is not None and process_alive(self.pid) and not is_same_process(self.pid, self.began)
-
 
 class Facts(ProcessFacts):
     """The state of a session that is stored for a restart, beside its metadata. Its own fields are about the process that has
@@ -59,6 +51,9 @@ class Processes:
         """The one that has reported last."""
         self._others = list(facts.others)
         """The other ones, the latest last."""
+        self._running = {one.pid: _running(one.pid, one.began) for one in self.all if one.pid is not None}
+        """By their ids; None: another program has the id now, or had it when the server was started. Unlike ``began``, it does
+        not depend on the clock, which may be set while the server runs."""
 
     @property
     def all(self) -> list[ProcessFacts]:
@@ -66,7 +61,15 @@ class Processes:
 
     @property
     def alive(self) -> list[ProcessFacts]:
-        return [one for one in self.all if one.is_alive]
+        return [one for one in self.all if self._is_alive(one.pid)]
+
+    @property
+    def gone(self) -> list[int]:
+        return [one.pid for one in self.all if one.pid is not None and not self._is_alive(one.pid)]
+
+    @property
+    def latest_is_alive(self) -> bool:
+        return self._is_alive(self.latest.pid)
 
     @property
     def has_others(self) -> bool:
@@ -79,15 +82,20 @@ class Processes:
     def facts(self, sent: Sent | None) -> Facts:
         return Facts(**msgspec.structs.asdict(self.latest), sent=sent, others=tuple(self._others))
 
+    def _is_alive(self, pid: int | None) -> bool:
+        running = self._running.get(pid) if pid is not None else None
+        return pid is not None and running is not None and process_alive(pid) and running.is_running()
+
     # Each of these returns whether something has changed.
 
     def reports(self, process: Process, path: str, *, is_ended: bool) -> bool:
         """A hook of this process has reported, with the path of the conversation's file. ``is_ended``: the one before it has
         closed the conversation."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
-        if known is None or known.is_replaced:
+        if known is None or (process_alive(process.pid) and not self._is_alive(process.pid)):  # its id is another's now
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
+            self._running[process.pid] = _running(process.pid)
         now = (path, process.config, process.background)
         is_new = known is not former or now != (known.transcript, known.config, known.background)
         known.transcript, known.config, known.background = now
@@ -109,6 +117,10 @@ class Processes:
             one.permission_mode = None
         return bool(known)
 
+    def doubt_modes(self, mode: str) -> bool:
+        """One of them is in this mode now, and it is not known which one."""
+        return any([self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode])
+
     def needs_mode(self, pid: int) -> bool:
         """Whether this process is known, and its mode is not."""
         return any(one.pid == pid and one.permission_mode is None for one in self.all)
@@ -116,6 +128,7 @@ class Processes:
     def remove(self, pid: int) -> None:
         """It has closed the conversation; others that are alive have it open."""
         *self._others, self.latest = [one for one in self.alive if one.pid != pid]
+        self._running.pop(pid, None)
 
     def only_alive(self) -> None:
         """Forgets those that have ended, except for the latest if no other one is left."""
@@ -123,3 +136,11 @@ class Processes:
 
     def only_latest(self) -> None:
         self._others.clear()
+
+
+def _running(pid: int, began: float | None = None) -> psutil.Process | None:
+    """``began``: when it was started, if that is known; None if it is gone."""
+    try:
+        return psutil.Process(pid) if is_same_process(pid, began) else None
+    except (psutil.Error, ValueError, OverflowError):
+        return None

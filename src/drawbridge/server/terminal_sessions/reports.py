@@ -134,7 +134,7 @@ class Reports:
         session = self.session
         if session.pid is None or session.ended:
             return
-        gone = [process.pid for process in session.processes.all if not process.is_alive]
+        gone = session.processes.gone
         for pid in gone:
             session.leave(pid)
         if gone:

@@ -387,6 +387,7 @@ class TerminalSession(Session):
             if self.approvals.surfaces(approval)[0].pid == pid:
                 self.withdraw(approval, ENDED)
         if self.turn is not None and self.turn.process == pid:
+            self._nothing_runs()
             self._finish("interrupted")
         self._changed()
 
@@ -495,8 +496,10 @@ class TerminalSession(Session):
         the agent of another terminal that has the same conversation open.
         """
         for approval in self.approvals:
-            asker = self.approvals.surfaces(approval)[0].pid
-            if approval.request.asked_by is None and asker not in self.processes.beside(self._reporting):
+            surface = self.approvals.surfaces(approval)[0]
+            if isinstance(surface, ExpectedSurface) and self.processes.has_others:
+                continue  # which of them has asked is known when its hook reports again
+            if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self.terminal_only.continued(None)
         self.outcomes.main_stopped()
@@ -504,9 +507,13 @@ class TerminalSession(Session):
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """The agent's process has ended, and with it all that it was running."""
         self.withdraw_all(ENDED)
+        self._nothing_runs()
+        self._finish(outcome, quiet=quiet)
+
+    def _nothing_runs(self) -> None:
+        """The process that worked has ended: nobody is asked in its terminal, and no hook reports what its calls did."""
         self.terminal_only.clear()
         self.background.set({})
-        self._finish(outcome, quiet=quiet)
         self.outcomes.clear()
 
     def _asks_in_terminal(self) -> None:
@@ -592,7 +599,7 @@ class TerminalSession(Session):
         self.store.catch_up()
         open_before, continues = Carried([], []), None
         # What was active is taken for that of the process that has reported last.
-        goes_on = self.processes.latest.is_alive
+        goes_on = self.processes.latest_is_alive
         if self.pid is None or goes_on:
             open_before = carried(self.history, self.memory.approvals)
         if goes_on:
@@ -601,7 +608,7 @@ class TerminalSession(Session):
         self.store.recover([approval.id for approval in open_before.approvals], continues)
         self.restore(open_before)
         if continues is not None and self.turn is None:
-            self.turn = Turn(continues, age=age_of_run(self.history, continues))
+            self._resume(continues)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
@@ -611,6 +618,11 @@ class TerminalSession(Session):
         self.handover.load()
         if self.ended:
             self.handover.end()
+
+    def _resume(self, run: str) -> None:
+        """The turn that was active goes on: that of the process that has reported last."""
+        self.turn = Turn(run, age=age_of_run(self.history, run))
+        self.turn.process = self.pid
 
     def restore(self, carried: Carried) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
@@ -623,8 +635,7 @@ class TerminalSession(Session):
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
                 if approval.request.run_id:
-                    run_id = approval.request.run_id
-                    self.turn = Turn(run_id, age=age_of_run(self.history, run_id))
+                    self._resume(approval.request.run_id)
                 if approval.request.agent_id is not None:
                     self.background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

@@ -502,8 +502,8 @@ async def test_no_session_ends_because_the_clock_is_set(rig: SocketRig, monkeypa
 
     await session.reports("Stop")
     monkeypatch.setattr(reports_module.Reports, "_look", counted)
-    started = psutil.Process().create_time()
-    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: psutil.boot_time() + 3_600)
+    started, boot_time = psutil.Process().create_time(), psutil.boot_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot_time + 3_600)
     assert psutil.Process().create_time() > started + 3_000
     await until(lambda: looks[0] > 1, "a look at the process")
     assert (await rig.info(session))["desk"]["state"] == "finished"

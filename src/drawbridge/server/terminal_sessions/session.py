@@ -728,10 +728,10 @@ class TerminalSession(Session):
         """
         match entry:
             case transcript.Mode(mode):
-                if (
-                    not self.processes.has_others
-                ):  # else it may be about another process; each reports its own with its hooks
+                if not self.processes.has_others:
                     self._set_mode(self.pid, mode)
+                elif self.processes.doubt_modes(mode):  # each reports its own with its next hook
+                    self.save()
             case transcript.Context():
                 self._handed(entry)
             case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:

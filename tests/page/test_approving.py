@@ -530,6 +530,14 @@ def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser:
         assert person.runs(f"document.querySelectorAll('{CARD} .plan ol > li').length") == 2
 
 
+def test_what_may_be_no_emphasis_in_a_plan_is_shown(browser: Browser, address: str) -> None:
+    parts = ["**Run** rm -rf build/*tmp*/cache.", "**Pay** 5*3*2 coins.", "(**Note**: *this* and snake_case_name.)"]
+    with browser.person(address) as person:
+        asks(person, {"name": "ExitPlanMode", "input": {"plan": "\n\n".join(parts)}})
+        person.sees(f"{CARD} .plan", "Note: this and snake_case_name.")
+        assert [part.strip() for part in person.reads(f"{CARD} .plan .raw")] == parts[:2]
+
+
 def test_a_letter_does_not_accept_what_only_looks_like_a_change(
     browser: Browser, address: str, directory: Path
 ) -> None:

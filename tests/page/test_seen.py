@@ -24,10 +24,22 @@ PLAN = "# Plan\n\n" + "".join(f"{number}. Do step {number}.\n" for number in ran
 WATCH = """(() => {
   const seen = new WeakMap(); // of each text: which of its lines, in the layout that it has now
   const whole = new WeakSet();
+  const lines = new WeakMap(); // of each line of a file: its text as it was seen, perhaps before it got its colors
+  const lineOf = (node) => node.parentElement.closest('.line');
+  const textsIn = (line) => {
+    const found = [];
+    const walk = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode()); ) if (node.data.trim()) found.push(node);
+    return found;
+  };
   const sees = ({ node, n, of }) => {
     if (seen.get(node)?.of !== of) seen.set(node, { of, lines: new Set() });
-    if (seen.get(node).lines.add(n).size === of) whole.add(node);
+    if (seen.get(node).lines.add(n).size !== of) return;
+    whole.add(node);
+    const line = lineOf(node);
+    if (line && textsIn(line).every((one) => whole.has(one))) lines.set(line, line.textContent);
   };
+  const isSeen = (node) => whole.has(node) || (lineOf(node) && lines.get(lineOf(node)) === lineOf(node).textContent);
   const pieces = (card) => {
     const found = [];
     for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed')) {
@@ -63,7 +75,7 @@ WATCH = """(() => {
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
     if (type === 'permission_response' && data.decision === 'allow') {
       const card = document.querySelector(`[data-approval="${data.approval_id}"]`);
-      const missing = pieces(card).filter(({ node }) => !whole.has(node)).map(({ node }) => node.data);
+      const missing = pieces(card).filter(({ node }) => !isSeen(node)).map(({ node }) => node.data);
       window.accepted.push({ missing: [...new Set(missing)], must: card.querySelectorAll('button.must').length });
     }
     return send.call(this, text);

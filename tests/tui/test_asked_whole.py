@@ -189,12 +189,22 @@ async def test_a_cell_is_not_left_out_because_its_letters_are_elsewhere(plan: st
 
 
 @pytest.mark.parametrize(
+    "words", ["rm -rf build/*tmp*/cache", "pay 5*3*2 coins", "the /_old_/ ones", "a~~b~~c"]
+)
+async def test_what_may_be_no_emphasis_is_shown(words: str) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": f"**First** {words}.\n"}})
+    async with alone(app, 80):
+        assert words in app.text
+
+
+@pytest.mark.parametrize(
     ("plan", "shown"),
     [
         ("1. one\n1. **two**\n1. three\n", "3 three"),
         ("Type `&amp;&amp;`, **not** and.\n", "Type &amp;&amp;, not and."),
         ("**Use** &lt;b&gt;.\n", "Use <b>."),
         ("**Run**\n\n```sh\nls\n```\n", "Run  "),
+        ("(**Note**: _this_, *that*, `a*b` and snake_case_name).", "(Note: this, that, a*b and snake_case_name)."),
         ("> - **a**\n>   ```python\n>   x = 1\n>   ```\n", "• a"),
         ("| **name** | what |\n|---|---|\n| one | " + "several words " * 9 + "|\n", " name "),
     ],

@@ -363,7 +363,7 @@ class _Markdown(Markdown):
         self.parsed = _PARSER.parse(text)
 
     def is_drawn_by(self, drawn: str) -> bool:
-        """Whether the letters and digits of the source, and no others, are in what was drawn, in the same order. They are not
+        """Whether what is read of the source (see ``_READ``), and nothing else, is in what was drawn, in the same order. It is not
         if there is a cell more than a table has columns, a quote within forty others, a title of a link, or an address of an
         image.
         """
@@ -411,8 +411,12 @@ def _is_language(info: str) -> bool:
         return False
 
 
+_READ: Final = re.compile(r"[^\W_]+|(?:(?<=[^\W_])|(?<=/))[*~_\\]+(?=[^\W_]|/)")
+"""Letters and digits, and what may be no emphasis: the stars of ``5*3*2`` and ``build/*tmp*/cache``."""
+
+
 def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
+    return "".join(_READ.findall(text))
 
 
 def _code(text: str, language: str, theme: Any) -> Syntax:

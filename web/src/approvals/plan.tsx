@@ -48,7 +48,10 @@ const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
 
 const LINE_BREAK = /<br[ \t]*\/?>/gi;
 
-const letters = (text: string) => (text.match(/[\p{L}\p{N}]+/gu) ?? []).join('').toLowerCase();
+// Letters and digits, and what may be no emphasis: the stars of `5*3*2` and `build/*tmp*/cache`.
+const READ = /[\p{L}\p{N}]+|(?<=[\p{L}\p{N}/])[*~_\\]+(?=[\p{L}\p{N}/])/gu;
+
+const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase();
 
 /**
  * The ways to read a block's source: what looks like a number, a line break or a reference is a text in code.
@@ -60,7 +63,7 @@ function readings(source: string, hasReferences: boolean) {
   return new Set(ways.reduce((found, read) => found.concat(found.map(read)), [source]).map(letters));
 }
 
-/** Whether the letters and digits of a block's source, and no others, are in what is drawn of it, in the same order. */
+/** Whether what is read of a block's source, and nothing else, is in what is drawn of it, in the same order. */
 function isDrawn(source: string, drawn: HTMLElement) {
   let text = '';
   const nodes = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);

@@ -842,12 +842,13 @@ class ManagedSession(Session):
         """The agent has changed its mode: by itself, or by a decision. Its next process continues this conversation in it, if
         clients may choose that mode; another conversation does not. What it reports first is the mode that it was started in,
         perhaps for one prompt only."""
-        session_id = self.memory.session_id
-        if self._mode is None or mode == self._mode or not session_id or not self._context.offers(mode, self._agent):
+        if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
             return
         self._worker.mode_changed(mode)
-        self.data.session_mode = metadata.SessionMode(session_id, mode)
-        self.store.save()
+        session_id = self.memory.session_id
+        if session_id and self._context.offers(mode, self._agent):
+            self.data.session_mode = metadata.SessionMode(session_id, mode)
+            self.store.save()
 
     def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
         """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""

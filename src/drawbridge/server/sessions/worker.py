@@ -417,6 +417,7 @@ class Worker:
         if process is not None:
             await process.set_mode(mode)
             if self._process is process:
+                self.mode_changed(mode)
                 self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:

@@ -48,7 +48,7 @@ from drawbridge.server.sessions.prompt_images import PromptImages
 from drawbridge.server.sessions.records import request_key, titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
-from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
+from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 from drawbridge.server.store.texts import clean
@@ -758,6 +758,7 @@ class ManagedSession(Session):
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self._queue_changed()
         self.publish_state()
+        run.worked_in(self._elsewhere)
         self._worker.take_over(run)
         try:
             self._context.granted(str(self.path), base.Options())
@@ -795,13 +796,15 @@ class ManagedSession(Session):
                 self._begun_alone()
             case ModeSet(set_mode):
                 self._mode_known(set_mode)
+            case PromptGiven(given):
+                given.worked_in(self._elsewhere)
             case RunEnded(run, outcome, cost_usd, error, tokens):
                 self.ended(run, outcome, cost_usd, error, tokens)
 
     def _works_in(self, directory: str) -> None:
-        before, self._elsewhere = self._elsewhere, directory if is_elsewhere(directory, self.path) else None
+        self._elsewhere = directory if is_elsewhere(directory, self.path) else None
         if self.run is not None:
-            self.run.worked_in(self._elsewhere or before)
+            self.run.worked_in(self._elsewhere)
 
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
@@ -902,8 +905,6 @@ class ManagedSession(Session):
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
-        if run.started_at and run.elsewhere is None:
-            run.worked_in(self._elsewhere)
         # An agent that still waits, as one that does not report its subagents, would hang.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))

@@ -50,6 +50,12 @@ class ModeSet(Struct, frozen=True):
     mode: str | None
 
 
+class PromptGiven(Struct, frozen=True):
+    """The process is given the prompt of ``run`` now."""
+
+    run: Run
+
+
 class RunEnded(Struct, frozen=True):
     """``run`` is over. ``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
 
@@ -72,6 +78,7 @@ Report: TypeAlias = (
     | base.QuestionCancelled
     | base.TurnBegun
     | ModeSet
+    | PromptGiven
     | RunEnded
 )
 """The reports of a worker to its project: an approval or a turn without a prompt only if they belong to a run or begin one."""
@@ -201,6 +208,7 @@ class Worker:
             self._last_output = time.monotonic()
             self._look(run)
             self._given = run
+            self._report(PromptGiven(run))
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
 

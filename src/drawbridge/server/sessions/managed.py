@@ -455,7 +455,7 @@ class ManagedSession(Session):
         fields, seq = self._conversation.reset(asker)
         self.store.save()
         # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
-        self._worker.spawn(self._worker.end(), "ending the process of the previous session")
+        self._worker.end_soon()
         # The specification has the state after the reply.
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 

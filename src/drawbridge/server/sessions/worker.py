@@ -443,13 +443,27 @@ class Worker:
 
         One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
         """
-        process = self._let_go()
+        await self._end(self._let_go())
+
+    def end_soon(self) -> None:
+        """As ``end``, without waiting until the process is gone. A turn that it begins from now on is ignored."""
+        self.spawn(self._end(self._let_go()), "ending an idle process")
+
+    async def _end_if_idle(self) -> None:
+        """Ends the process unless it has begun a turn meanwhile."""
+        if self._run is None:
+            await self.end()
+
+    async def _end(self, process: base.AgentProcess | None) -> None:
         if process is not None:
             async with self._changing:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
+        """Gives up the process, which ``_leave`` has to follow. Its events are ignored from now on."""
         process = self._process
+        if process is not None:
+            self._leaving.append(process)
         self._context.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
@@ -472,7 +486,6 @@ class Worker:
 
     async def _leave(self, process: base.AgentProcess | None) -> None:
         if process is not None:
-            self._leaving.append(process)
             try:
                 await process.stop()
             finally:
@@ -496,7 +509,7 @@ class Worker:
             return
         if self.is_scheduled:
             logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
-        self.spawn(self.end(), "ending an idle process")
+        self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:
         """Ends the process and those that are ending, because the server shuts down."""

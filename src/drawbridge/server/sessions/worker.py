@@ -27,6 +27,7 @@ from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
+from drawbridge.server.sessions.scheduled import Scheduled
 from drawbridge.text.counts import counted
 
 logger = logging.getLogger("drawbridge.server")
@@ -36,8 +37,8 @@ LOOK_BACK_SECONDS: Final = 5.0
 
 LONGEST_ERROR = 2_000
 
-LATE_SECONDS: Final = 60.0
-"""How late a scheduled turn may begin: a machine that was suspended needs a moment."""
+LOOK_SECONDS: Final = 60.0
+"""Seconds between two looks at the time of what is scheduled: the wall clock may be set, and the machine may sleep."""
 
 DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
 
@@ -149,8 +150,8 @@ class Worker:
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
-        self._scheduled_until: float | None = None
-        """As in ``ScheduleChanged``."""
+        self._scheduled = Scheduled()
+        self._schedule_timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
@@ -281,8 +282,9 @@ class Worker:
             case base.StateReported() | base.OffersReported() | base.DirectoryChanged():
                 self._report(event)
             case base.ScheduleChanged(until):
-                self._scheduled_until = until
+                self._scheduled.changed(until)
                 self._report(event)
+                self._look_at_schedule()
             case base.Question() if run is not None:
                 self._report(event)
             case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
@@ -334,7 +336,9 @@ class Worker:
         self._run = None
         if self._watch is not None:
             self._watch.cancel()
-        self._forget_past_schedule(run)
+        now = time.time()
+        self._scheduled.run_ended(now - (time.monotonic() - run.started_at), now)
+        self._look_at_schedule()
         if self._process is not None:
             self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
@@ -472,16 +476,25 @@ class Worker:
         self._report(ModeSet(None))
         return process
 
-    def _forget_past_schedule(self, run: Run) -> None:
-        """``run`` is over. What was scheduled for a time before it has begun; what was scheduled for a time in it is due."""
-        until, now = self._scheduled_until, time.time()
-        if until is not None and until <= now:
-            self._scheduled_until = now if now - until < time.monotonic() - run.started_at else None
+    def _look_at_schedule(self) -> None:
+        """Reports it once nothing is scheduled any more because its time has passed; during a run, after the run."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+        left = self._scheduled.seconds_left(time.time())
+        if left is None or self._run is not None:
+            return
+        if left <= 0:
+            self._unscheduled()
+        else:
+            loop = asyncio.get_running_loop()
+            self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
 
     def _unscheduled(self) -> None:
-        """The process has ended or will end, and its agent's schedule with it."""
-        if self._scheduled_until is not None:
-            self._scheduled_until = None
+        """The process has ended or will end, and its agent's schedule with it; or the time of that has passed."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+        if self._scheduled.until is not None:
+            self._scheduled.changed(None)
             self._report(base.ScheduleChanged(None))
 
     async def _leave(self, process: base.AgentProcess | None) -> None:
@@ -493,14 +506,15 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn begins that the agent has scheduled, in seconds since 1970; None if that has passed."""
-        until = self._scheduled_until
-        return until if until is not None and time.time() < until else None
+        """When the last turn begins that the agent has scheduled, in seconds since 1970: it may have been due for a moment.
+        None if nothing is scheduled, or the time has passed."""
+        return self._scheduled.until if self.is_scheduled else None
 
     @property
     def is_scheduled(self) -> bool:
         """Whether its process is needed for a turn that the agent has scheduled, perhaps for this moment."""
-        return self._scheduled_until is not None and time.time() < self._scheduled_until + LATE_SECONDS
+        left = self._scheduled.seconds_left(time.time())
+        return left is not None and left > 0
 
     def cool(self) -> None:
         """The idle process has to go, unless it is at work by itself."""
@@ -518,8 +532,9 @@ class Worker:
         if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
             await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
-        if self._watch is not None:
-            self._watch.cancel()
+        for timer in (self._watch, self._schedule_timer):
+            if timer is not None:
+                timer.cancel()
 
     def spawn(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None

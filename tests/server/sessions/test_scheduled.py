@@ -1,0 +1,73 @@
+"""What an idle agent has scheduled: until when it is waited for, what clients see of it, and how a person cancels it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agents.base import ScheduleChanged
+from drawbridge.server.sessions import scheduled
+from drawbridge.server.sessions.scheduled import LATE_SECONDS, Scheduled
+from tests.server.core_rig import Client, serving
+from tests.waiting import until
+
+AT = 1_795_679_280.0
+
+
+def test_it_is_waited_for_until_a_moment_after_its_time() -> None:
+    schedule = Scheduled()
+    assert schedule.seconds_left(AT) is None
+    schedule.changed(AT)
+    assert schedule.until == AT
+    assert schedule.seconds_left(AT - 10) == 10 + LATE_SECONDS
+    assert schedule.seconds_left(AT + LATE_SECONDS) == 0
+    schedule.changed(None)
+    assert schedule.seconds_left(AT) is None
+
+
+def test_a_run_at_its_time_delays_it() -> None:
+    """Claude Code begins what it has scheduled only while it is idle."""
+    schedule = Scheduled()
+    schedule.changed(AT)
+    schedule.run_ended(began=AT - 600, now=AT + 600)
+    assert schedule.until == AT + 600
+    assert schedule.seconds_left(AT + 600) == LATE_SECONDS
+
+
+def test_a_run_after_its_time_is_what_was_scheduled() -> None:
+    schedule = Scheduled()
+    schedule.changed(AT)
+    schedule.run_ended(began=AT + 1, now=AT + 60)
+    assert schedule.until is None
+
+
+def test_a_run_before_its_time_changes_nothing() -> None:
+    schedule = Scheduled()
+    schedule.changed(AT)
+    schedule.run_ended(began=AT - 600, now=AT - 300)
+    assert schedule.until == AT
+
+
+async def test_clients_see_that_its_time_has_passed_without_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled, "LATE_SECONDS", 0.05)
+    phone = Client()
+    async with serving(tmp_path) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.ends()
+        process.heard(ScheduleChanged(time.time() + 0.05))
+        assert "scheduled_until" in phone.updates("project_state")[-1]
+        await until(lambda: "scheduled_until" not in phone.updates("project_state")[-1], "the end of the schedule")
+        assert not process.ended
+
+
+async def test_a_turn_that_is_late_is_shown_as_scheduled(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.ends()
+        process.heard(ScheduleChanged(time.time()))
+        assert "scheduled_until" in phone.updates("project_state")[-1]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import ScheduleChanged
+from drawbridge.agents.base import AgentState, ScheduleChanged, StateReported, Task, TurnBegun
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import scheduled
 from drawbridge.server.sessions.scheduled import LATE_SECONDS, Scheduled
-from tests.server.core_rig import Client, serving
+from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
 
 AT = 1_795_679_280.0
@@ -71,3 +72,65 @@ async def test_a_turn_that_is_late_is_shown_as_scheduled(tmp_path: Path) -> None
         process.ends()
         process.heard(ScheduleChanged(time.time()))
         assert "scheduled_until" in phone.updates("project_state")[-1]
+
+
+async def idle(server: Server, client: Client, seconds: float = 600.0) -> tuple[str, Process]:
+    """A project, and its idle process, whose agent has scheduled a turn."""
+    project = await server.project(client)
+    process = await server.running(client, project)
+    process.ends()
+    process.heard(ScheduleChanged(time.time() + seconds))
+    return project, process
+
+
+@pytest.mark.parametrize("seconds", [600, -1], ids=["later", "due"])
+async def test_a_person_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path, seconds: int) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, process = await idle(server, phone, seconds)
+        process.heard(StateReported(AgentState(model="opus", tasks=(Task("t1", "a build", background=True),))))
+        await server.does(phone, "agent_interrupt", project, schedule=True)
+        process.heard(TurnBegun())  # at the same time
+        await until(lambda: process.ended, "the end of the process")
+        shown = phone.updates("project_state")[-1]
+        assert (shown["state"], shown.get("scheduled_until")) == ("IDLE", None)
+        assert phone.updates("agent_state")[-1] == {"model": "opus"}, "what ran in the background has ended, too"
+        later = await server.running(phone, project, "later")
+        assert later.launch.resume
+        later.ends()
+
+
+@pytest.mark.parametrize("fields", [{}, {"all": True}])
+async def test_a_stop_that_comes_after_the_run_leaves_the_schedule(tmp_path: Path, fields: dict[str, bool]) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, process = await idle(server, phone)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "agent_interrupt", project, **fields)
+        assert refused.value.code == "PROCESS_NOT_FOUND"
+        await settled()
+        assert not process.ended
+        assert "scheduled_until" in phone.updates("project_state")[-1]
+
+
+async def test_a_scheduled_run_that_has_begun_is_not_cancelled_with_the_schedule(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, process = await idle(server, phone, 0)
+        process.heard(TurnBegun())
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "agent_interrupt", project, schedule=True)
+        assert refused.value.code == "PROCESS_ACTIVE"
+        process.ends()
+        assert phone.updates("run_finished")[-1]["outcome"] == "completed"
+        assert process.interrupts == 0
+
+
+async def test_without_a_schedule_there_is_nothing_to_cancel(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, process = await idle(server, phone, -3600)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "agent_interrupt", project, schedule=True)
+        assert refused.value.code == "PROCESS_NOT_FOUND"
+        assert not process.ended

@@ -140,22 +140,6 @@ async def test_the_list_shows_until_when_an_agent_has_scheduled_something(tmp_pa
         await until(lambda: "scheduled_until" not in phone.updates("project_state")[-1], "the end of the schedule")
 
 
-async def test_a_stop_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path) -> None:
-    phone = Client()
-    async with serving(tmp_path, Limits(checkpoints=False)) as server:
-        project = await server.project(phone)
-        process = await server.running(phone, project)
-        process.heard(ScheduleChanged(time.time() + 600))
-        process.ends()
-        await until(lambda: phone.updates("run_finished"), "the run's end")
-        await server.does(phone, "agent_interrupt", project)
-        await until(lambda: process.ended, "the end of the process")
-        assert "scheduled_until" not in phone.updates("project_state")[-1]
-        later = await server.running(phone, project, "later")
-        assert later.launch.resume
-        later.ends()
-
-
 async def test_agents_that_schedule_for_ever_keep_no_more_than_a_few_processes(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         kept = [await scheduled(server, f"p{n}") for n in range(processes.MOST_SCHEDULED + 1)]

@@ -356,14 +356,11 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays. What would continue by itself does not: a run after a limit, or
-        what an idle agent has scheduled, which ends with its process."""
+        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. A run that would continue
+        after a limit does not."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
-        if self.run is None and self._worker.scheduled_until is not None:
-            self._worker.spawn(self._worker.end(), "ending what an agent has scheduled")
-            return None
         run = self._running()
         if run.state is State.QUEUED:
             self._give_up_slot()
@@ -381,6 +378,15 @@ class ManagedSession(Session):
         self._queue_changed()
         if self.run is not None or not waiting:
             self.interrupt()
+
+    def cancel_schedule(self) -> None:
+        """Ends the idle process, with all that its agent has scheduled and runs in the background. Raises ``ClientError`` if
+        nothing is scheduled, and during a run, which may be what was scheduled."""
+        if self.run is not None:
+            raise self._at_work()
+        if not self._worker.is_scheduled:
+            raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything. Nothing was changed.")
+        self._worker.end_soon()
 
     def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
         """Removes a prompt that waits. Raises ``ClientError``, as the others of the queue do."""
@@ -862,6 +868,7 @@ class ManagedSession(Session):
             self.publish_state()
         if mode is None:
             self._resets, self._elsewhere = 0, None
+            self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
         elif not self._context.allows(mode, self._agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)

@@ -9,7 +9,8 @@ import pytest
 
 from drawbridge.agents.base import AgentState, ScheduleChanged, StateReported, Task, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import scheduled
+from drawbridge.server.sessions import processes, scheduled
+from drawbridge.server.sessions.ceilings import Budgets
 from drawbridge.server.sessions.scheduled import LATE_SECONDS, Scheduled
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
@@ -134,3 +135,22 @@ async def test_without_a_schedule_there_is_nothing_to_cancel(tmp_path: Path) -> 
             await server.does(phone, "agent_interrupt", project, schedule=True)
         assert refused.value.code == "PROCESS_NOT_FOUND"
         assert not process.ended
+
+
+@pytest.mark.parametrize("why", ["other options", "a daily budget", "too many idle"])
+async def test_the_log_says_that_a_schedule_ends_with_its_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(processes, "MOST_SCHEDULED", 0 if why == "too many idle" else 8)
+    phone = Client()
+    async with serving(tmp_path) as server:
+        if why == "a daily budget":
+            server.core.context.budgets = Budgets(day=10.0)
+        project, process = await idle(server, phone)
+        if why == "too many idle":
+            (await server.running(phone, await server.project(phone, "two"))).ends()
+        else:
+            options = {"permission_mode": "plan"} if why == "other options" else {}
+            (await server.running(phone, project, "later", options=options)).ends()
+        await until(lambda: process.ended, "the end of the process")
+        assert f"{project}: an idle process is ended, and what its agent has scheduled with it" in caplog.text

@@ -192,6 +192,7 @@ class Worker:
                 if self._process is not None and not self._had_files and not self._process.busy:
                     same = same and not self._files.is_dir()
                 if self._process is None or not same or continued.fork_from or budgeted:
+                    self._warn_of_schedule()
                     await self._leave(self._let_go())
                     self._place = place
                     await self._start(agent, options, continued)
@@ -456,6 +457,7 @@ class Worker:
     async def _end_if_idle(self) -> None:
         """Ends the process unless it has begun a turn meanwhile."""
         if self._run is None:
+            self._warn_of_schedule()
             await self.end()
 
     async def _end(self, process: base.AgentProcess | None) -> None:
@@ -489,6 +491,11 @@ class Worker:
             loop = asyncio.get_running_loop()
             self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
 
+    def _warn_of_schedule(self) -> None:
+        """The idle process is about to be ended, although nobody has cancelled what its agent has scheduled."""
+        if self.is_scheduled:
+            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
+
     def _unscheduled(self) -> None:
         """The process has ended or will end, and its agent's schedule with it; or the time of that has passed."""
         if self._schedule_timer is not None:
@@ -521,8 +528,6 @@ class Worker:
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
             return
-        if self.is_scheduled:
-            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
         self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:

@@ -56,6 +56,10 @@ def wake_up(seconds: float) -> list[dict[str, Any]]:
     return [said, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
 
 
+TASK = {"type": "system", "subtype": "task_started", "task_id": "t1", "description": "A build", "is_backgrounded": True}
+"""A line for ``/emit``: the agent has started a command in the background."""
+
+
 class Agent(script.Agent):
     def _answer(self, words: str) -> str:
         command, _, until = words.partition(" ")

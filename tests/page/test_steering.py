@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.processes import Server
 
-from .agent import wake_up
+from .agent import TASK, wake_up
 from .conftest import page_of, project_in, serving
 from .rig import Browser
 
@@ -92,6 +92,18 @@ def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(browser: Browser, addre
         person.clicks("button:has-text('Cancel schedule')")
         person.sees(".project .state", "Ready")
         person.loses("button:has-text('Cancel schedule')")
+
+
+@pytest.mark.thorough
+def test_what_ends_with_a_schedule_is_named_on_its_button(browser: Browser, address: str) -> None:
+    alarm = datetime.now(UTC) + timedelta(minutes=30)
+    with browser.person(address) as person:
+        person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
+        person.sees(".run .state", "Scheduled until")
+        person.sees(".tasks summary", "1 task is running")
+        person.clicks("button:has-text('Cancel schedule and tasks')")
+        person.sees(".project .state", "Ready")
+        person.loses(".tasks summary")
 
 
 @pytest.mark.thorough

@@ -154,7 +154,7 @@ async def test_an_agent_with_a_wake_up_is_kept_until_a_person_cancels_it(poem: P
         assert (now["state"], now["scheduled_until"][-7:]) == ("IDLE", "00.000Z"), "rounded to the minute"
         children = psutil.Process(server.process.pid).children()
         [agent] = [child for child in children if str(programs.claude()) in child.cmdline()]
-        await client.ask("agent_interrupt", project_id=project)
+        await client.ask("agent_interrupt", {"schedule": True}, project)
         await until(lambda: not lives(agent.pid), "the end of the process")
         assert "scheduled_until" not in await state(client, project)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.page.agent import wake_up
+from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
 
 from .conftest import make_project
@@ -67,6 +67,16 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, d
         await person.presses("escape", "s")
         await person.sees("Ready")
         await person.loses("Scheduled until")
+
+
+@pytest.mark.thorough
+async def test_what_ends_with_a_schedule_is_said_beside_its_key(server: Server, directory: Path) -> None:
+    alarm = datetime.now() + timedelta(minutes=30)
+    async with attached(server, directory) as person:
+        await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
+        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel, with its tasks)")
+        await person.presses("escape", "s")
+        await person.sees("Ready")
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:

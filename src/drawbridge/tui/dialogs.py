@@ -29,7 +29,7 @@ KEYS: Final = (
     ("g  G", "up, and to the end"),
     ("v", "review: keep, undo or edit what the runs have changed"),
     ("f", "search this project's history"),
-    ("s  S", "stop the run; also remove queued prompts"),
+    ("s  S", "stop the run, or cancel what it waits for; also remove queued prompts"),
     ("t", "the queue: edit, move or remove a prompt, or send it now"),
     ("m", "permission mode: what the agent asks about"),
     ("p", "all projects; n adds one there"),

@@ -275,7 +275,10 @@ class ConversationScreen(Screen[None]):
             getattr(self.card, how)()
 
     def action_stop(self) -> None:
-        do(self, self._client.command("agent_interrupt"))
+        """Stops the run. Without one it cancels what the project continues for: a stop alone would leave a schedule."""
+        is_running = self._client.conversation is not None and self._client.conversation.run
+        schedule = not is_running and wording.is_scheduled(self._client.project or {})
+        do(self, self._client.command("agent_interrupt", {"schedule": True} if schedule else {}))
 
     def action_stop_all(self) -> None:
         """Stops the run, and removes the prompts that wait."""
@@ -387,7 +390,8 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
     if problem := project.get("problem"):
         return wording.one_line(problem), "$no"
     if waits := wording.waits_until(project):
-        return f"{waits} (s: cancel)", "$soft"
+        ends_tasks = wording.is_scheduled(project) and conversation.agent.get("tasks")
+        return f"{waits} (s: cancel, with its tasks)" if ends_tasks else f"{waits} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
         return "Last run failed", "$no"
     return "Ready", "$soft"

@@ -168,8 +168,14 @@ def waits_until(project: Mapping[str, Any]) -> str:
         return ""
     if resumes := project.get("continues_at"):
         return f"Resumes at {clock(resumes)}"
-    scheduled = project.get("scheduled_until")
-    return f"{SCHEDULED} {clock_or_day(scheduled)}" if scheduled else ""
+    return f"{SCHEDULED} {clock_or_day(project['scheduled_until'])}" if is_scheduled(project) else ""
+
+
+def is_scheduled(project: Mapping[str, Any]) -> bool:
+    """Whether an idle project continues only because its agent has scheduled something."""
+    return bool(
+        project.get("state") != "EXECUTING" and not project.get("continues_at") and project.get("scheduled_until")
+    )
 
 
 def lifted(until: str, now: datetime) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from drawbridge.agents.base import Exited, ScheduleChanged
+from drawbridge.agents.claude import schedule
 from drawbridge.agents.claude.schedule import RECURS_SECONDS
 from drawbridge.agents.reported import MOST
 from tests.agents.rig import Session
@@ -17,11 +18,13 @@ from .stream import Stream
 AT = 1_795_679_280.0
 
 
-def call(stream: Stream, tool: str, result: object, *, is_error: bool = False) -> list[float | None]:
+def call(
+    stream: Stream, tool: str, result: object, *, id: str = "toolu_1", is_error: bool = False
+) -> list[float | None]:
     """A call of the tool with its result. Returns what was reported about the schedule."""
-    block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": {}}
+    block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     stream.say(type="assistant", message={"content": [block]}, session_id="s1")
-    answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "…", "is_error": is_error}
+    answer = {"type": "tool_result", "tool_use_id": id, "content": "…", "is_error": is_error}
     said = stream.say(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
     return [event.until for event in said if isinstance(event, ScheduleChanged)]
 
@@ -74,11 +77,31 @@ def test_what_failed_or_another_tool_has_returned_schedules_nothing() -> None:
     assert call(stream, "mcp__calendar__CronCreate", job("a", AT)) == []
 
 
-def test_an_endless_number_of_jobs_is_bounded() -> None:
+def test_of_too_many_jobs_the_latest_are_known() -> None:
     stream = Stream()
     reported = [call(stream, "CronCreate", job(str(n), AT + n)) for n in range(MOST + 50)]
-    assert reported[MOST - 1] == [AT + MOST - 1]
-    assert reported[MOST:] == [[]] * 50
+    assert reported == [[AT + n] for n in range(MOST + 50)]
+    deleted = [call(stream, "CronDelete", {"id": str(n)}) for n in reversed(range(MOST + 50))]
+    assert deleted[MOST - 1] == [None], "no more than these are known"
+    assert deleted[MOST:] == [[]] * 50
+
+
+def test_a_call_with_an_endless_id_is_ignored() -> None:
+    stream = Stream()
+    assert call(stream, "ScheduleWakeup", wake_up(AT), id="x" * 1_000_000) == []
+    assert call(stream, "ScheduleWakeup", wake_up(AT)) == [AT]
+
+
+def test_a_call_without_a_result_does_not_cost_time_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results can be large: only that of such a call is decoded."""
+    stream = Stream()
+    block = {"type": "tool_use", "id": "toolu_0", "name": "ScheduleWakeup", "input": {}}
+    stream.say(type="assistant", message={"content": [block]}, session_id="s1")
+    read = list[bytes]()
+    monkeypatch.setattr(schedule, "decoded", lambda data, kind: read.append(data))
+    answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "toolu_0"}
+    stream.say(type="user", message={"content": [answer]}, session_id="s1")
+    assert read == []
 
 
 async def test_what_the_real_one_schedules_is_reported(warm: Session, model: MessagesStub) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.agents.claude import sessions
+from drawbridge.agents.claude import earlier, sessions
 from drawbridge.server.auth.devices import Devices
 from tests.server.processes import serving
 from tests.server.wire_client import connected
@@ -87,6 +88,16 @@ def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None
     assert sessions.known(tmp_path, ONE)
     [found] = sessions.listed(tmp_path, 10)
     assert found.title == "x" * sessions.LONGEST_TITLE
+
+
+def test_a_directory_with_a_very_long_path_has_no_conversation(config: Path) -> None:
+    """The name of the CLI's folder for it is longer than a file system allows."""
+    (config / "projects").mkdir(parents=True)
+    path = Path("/", *["x" * 100] * 5)
+    assert not sessions.known(path, ONE)
+    assert sessions.title(path, ONE) is None
+    now = datetime.now(UTC)
+    assert earlier.messages(path, ONE, after=now, before=now, end=None, limit=1, size=1).messages == ()
 
 
 def test_a_linked_directory_is_the_same(tmp_path: Path) -> None:

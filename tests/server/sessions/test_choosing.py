@@ -171,6 +171,30 @@ async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, al
         later.ends()
 
 
+@pytest.mark.parametrize(
+    ("allowed", "chosen", "changed"),
+    [(("acceptEdits",), "acceptEdits", "default"), (("default", "plan"), "plan", "acceptEdits")],
+    ids=["to one that clients may not choose", "to one that is reset"],
+)
+async def test_a_prompt_gets_the_mode_it_asks_for_after_the_agent_has_left_it(
+    tmp_path: Path, allowed: tuple[str, ...], chosen: str, changed: str
+) -> None:
+    phone = Client()
+    asked = {"permission_mode": chosen}
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=allowed)
+        project = await server.project(phone)
+        process = await server.running(phone, project, options=asked)
+        process.heard(ModeChanged(chosen))
+        process.heard(ModeChanged(changed))
+        await settled()
+        process.ends()
+        later = await server.running(phone, project, "more", options=asked)
+        assert later is not process
+        assert later.launch.options.permission_mode == chosen
+        later.ends()
+
+
 async def test_a_kept_mode_that_the_owner_no_longer_allows_is_not_used(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -134,7 +134,9 @@ async def test_what_a_person_does_meanwhile_takes_the_wish_back(
         assert "continues_at" not in state["data"]["data"]
 
 
-async def test_it_gives_up_when_the_limit_comes_back_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_gives_up_when_the_limit_comes_back_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(continuing, "PAUSE_SECONDS", 0.01)
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
@@ -146,15 +148,17 @@ async def test_it_gives_up_when_the_limit_comes_back_each_time(tmp_path: Path, m
             assert words.count(continuing.PROMPT.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
+        assert f"it is not resumed automatically: it was {continuing.TIMES} times in a row" in caplog.text
 
 
-async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
         limited(await server.running(phone, project), 400 * 86_400)
         assert "retry_at" in phone.updates("run_finished")[-1]
         assert "continues_at" not in phone.updates("project_state")[-1]
+        assert "it is not resumed automatically: the limit is reset in more than 8 days" in caplog.text
 
 
 @pytest.mark.parametrize(

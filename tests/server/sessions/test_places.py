@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import places
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
 
@@ -201,3 +202,9 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
             [listed] = (await client.ask("project_list"))["data"]["projects"]
             assert "--allow" in listed["problem"]
     assert (data / "projects" / project).is_dir()
+
+
+def test_a_directory_with_a_name_that_is_too_long_is_in_the_project(tmp_path: Path) -> None:
+    """An agent reports any directory as the one in which it works."""
+    assert not places.is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
+    assert places.is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)

@@ -46,6 +46,35 @@ async def test_what_is_at_work_by_itself_is_not_ended(tmp_path: Path) -> None:
         assert (one.ended, two.ended) == (False, True)
 
 
+async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
+        project = await server.project(phone)
+        one = await server.running(phone, project)
+        one.ends()
+        other = await server.running(phone, await server.project(phone, "two"))
+        other.ends()  # too many are idle: one has to go
+        one.heard(TurnBegun())
+        await settled()
+        assert not one.ended
+        one.ends()
+        await until(lambda: len(phone.updates("run_finished")) == 3, "the end of the turn")
+        await until(lambda: other.ended, "the end of the other process, which is now the least recently used")
+
+
+async def test_a_turn_that_begins_just_after_a_new_session_is_none_of_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await server.does(phone, "agent_new_session", project)
+        process.heard(TurnBegun())
+        await until(lambda: process.ended, "the end of the process")
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+        assert len(phone.updates("run_started")) == 1
+
+
 async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None:
     """Each has its end all the same: while all are at work, none can be ended for another."""
     phone = Client()
@@ -109,22 +138,6 @@ async def test_the_list_shows_until_when_an_agent_has_scheduled_something(tmp_pa
         assert phone.updates("project_state")[-1]["scheduled_until"] == "2096-10-02T07:06:40.000Z"
         process.exit(0)
         await until(lambda: "scheduled_until" not in phone.updates("project_state")[-1], "the end of the schedule")
-
-
-async def test_a_stop_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path) -> None:
-    phone = Client()
-    async with serving(tmp_path, Limits(checkpoints=False)) as server:
-        project = await server.project(phone)
-        process = await server.running(phone, project)
-        process.heard(ScheduleChanged(time.time() + 600))
-        process.ends()
-        await until(lambda: phone.updates("run_finished"), "the run's end")
-        await server.does(phone, "agent_interrupt", project)
-        await until(lambda: process.ended, "the end of the process")
-        assert "scheduled_until" not in phone.updates("project_state")[-1]
-        later = await server.running(phone, project, "later")
-        assert later.launch.resume
-        later.ends()
 
 
 async def test_agents_that_schedule_for_ever_keep_no_more_than_a_few_processes(tmp_path: Path) -> None:

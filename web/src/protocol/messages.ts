@@ -300,7 +300,7 @@ export type Waiting = { approval_id: string; tool_name: string; created_at: stri
 
 /** What a client asks: the `type` of a command and its `data`. */
 export type Commands = {
-  agent_interrupt: { project_id?: string; all?: boolean } | null;
+  agent_interrupt: { project_id?: string; all?: boolean; schedule?: boolean } | null;
   agent_kill: { project_id?: string } | null;
   agent_list: {} | null;
   agent_new_session: { project_id?: string } | null;

@@ -122,6 +122,10 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
+  /** Ends the idle process: a stop, which may arrive when its run is over, leaves what the agent has scheduled. */
+  private cancelSchedule = () =>
+    void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
+
   /** Whether the run is still active `PATIENCE` milliseconds after its interrupt. */
   private isStuck = (run: string) => this.stopped?.run === run && Date.now() - this.stopped.at > PATIENCE;
 
@@ -214,7 +218,7 @@ export class Foot {
           stopAll={run && queue > 0 && interrupt && may('queue_remove') ? () => this.stop(true) : undefined}
           cancelResume={!run && project.continues_at && interrupt ? () => this.stop() : undefined}
           cancelSchedule={
-            !run && !project.continues_at && project.scheduled_until && interrupt ? () => this.stop() : undefined
+            !run && !project.continues_at && project.scheduled_until && interrupt ? this.cancelSchedule : undefined
           }
         />
         {this.rights()}

@@ -100,7 +100,15 @@ export function StateLine(props: Props) {
         {stop && !kill && <Button label="Stop" icon="stop" class="stop" onClick={once(stop)} />}
         {stopAll && <Button label="Stop all" class="stop all" onClick={once(stopAll)} />}
         {cancelResume && <Button label="Cancel auto-resume" icon="cross" class="stop" onClick={once(cancelResume)} />}
-        {cancelSchedule && <Button label="Cancel schedule" icon="cross" class="stop" onClick={once(cancelSchedule)} />}
+        {cancelSchedule && (
+          <Button
+            // They are of the process that ends.
+            label={agent.tasks?.length ? 'Cancel schedule and tasks' : 'Cancel schedule'}
+            icon="cross"
+            class="stop"
+            onClick={once(cancelSchedule)}
+          />
+        )}
       </span>
     </div>
   );

@@ -6,6 +6,7 @@ Nothing in the stream announces them, so they are read from the calls of the too
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from msgspec import Raw, Struct
@@ -17,6 +18,11 @@ WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
 SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
 """Lines of type ``assistant`` without any of these bytes are not decoded."""
+
+CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
+"""The ids of the CLI's calls are ``toolu_`` with 24 letters and digits."""
+
+ANSWERED: Final = re.compile(rb'"tool_use_id"\s*:\s*"(' + CALL_ID + rb')"')
 
 RECURS_SECONDS: Final = 7 * 86_400.0
 """A recurring job runs for the last time this long after its first time."""
@@ -51,7 +57,7 @@ class Schedule:
         self._wake_up: float | None = None
         """A wake-up replaces the one before."""
         self._jobs: dict[str, float] = {}
-        """Jobs by their id → the last time that each begins a turn."""
+        """Jobs by their id → the last time that each begins a turn; the latest of these. Their times may have passed."""
 
     @property
     def until(self) -> float | None:
@@ -62,14 +68,15 @@ class Schedule:
     def called(self, data: bytes) -> None:
         """Reads a line of type ``assistant``."""
         for block in _blocks(decoded(data, _Line)):
-            if block.type == "tool_use" and isinstance(block.id, str) and block.name in (WAKE_UP, CREATE, DELETE):
+            if block.type == "tool_use" and block.name in (WAKE_UP, CREATE, DELETE) and _is_call_id(block.id):
                 self._calls[block.id] = block.name
                 if len(self._calls) > MOST:
                     del self._calls[next(iter(self._calls))]
 
     def answered(self, data: bytes) -> list[Output]:
         """Reads a line of type ``user``: the result of a call."""
-        if not self._calls:
+        # A call may never get a result: results of other calls, which can be large, are not decoded for it.
+        if not self._calls or not any(id.decode() in self._calls for id in ANSWERED.findall(data)):
             return []
         line = decoded(data, _Line)
         before = self.until
@@ -94,10 +101,16 @@ class Schedule:
             self._wake_up = _time(result.get("scheduledFor"))  # 0 once the agent has cancelled it
         elif id is not None and tool == DELETE:
             self._jobs.pop(id, None)
-        elif id is not None and len(self._jobs) < MOST:
+        elif id is not None and tool == CREATE:
             first = _time(result.get("nextFireAt"))
             if first is not None:
                 self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
+            if len(self._jobs) > MOST:  # the earliest have passed, or matter least
+                del self._jobs[min(self._jobs, key=self._jobs.__getitem__)]
+
+
+def _is_call_id(id: Any) -> bool:
+    return isinstance(id, str) and re.fullmatch(CALL_ID, id.encode("utf-8", "replace")) is not None
 
 
 def _blocks(line: _Line | None) -> list[_Block]:

@@ -40,7 +40,7 @@ def file_of(path: Path, session_id: str) -> Path:
     """The file of a conversation of the project directory. It moves to another directory when the agent enters a git worktree
     (2.1.329). Blocking."""
     usual = directory_of(path) / f"{session_id}.jsonl"
-    if ID.fullmatch(session_id) is None or usual.exists():
+    if ID.fullmatch(session_id) is None or os.path.exists(usual):
         return usual
     moved = (config() / "projects").glob(f"*/{session_id}.jsonl")
     return next((file for file in moved if _head(file).is_of(path)), usual)

@@ -485,7 +485,9 @@ class Core:
 
     async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        if command.all:
+        if command.schedule:
+            project.cancel_schedule()
+        elif command.all:
             project.interrupt_all(client)
         else:
             project.interrupt()

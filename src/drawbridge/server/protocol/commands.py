@@ -172,9 +172,12 @@ class AgentKill(ProjectCommand):
 
 
 class AgentInterrupt(ProjectCommand, kw_only=True):
-    """``all``: also removes the prompts that wait, whoever has sent them, which needs the scope ``run``."""
+    """``all``: also removes the prompts that wait, whoever has sent them, which needs the scope ``run``. ``schedule``: cancels
+    what the idle agent has scheduled, and interrupts no run.
+    """
 
     all: bool = False
+    schedule: bool = False
 
 
 class QueueRemove(ProjectCommand, kw_only=True):

@@ -238,7 +238,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues by itself."""
     scheduled_until: str | None = None
-    """When the last run begins that the agent has scheduled itself. Its process is kept until then."""
+    """When the last run begins that the agent has scheduled itself. Its process is kept until then, and for a minute longer
+    while that run is due."""
     title: str = ""
     """Of its current session: the name that a person gave it, or else its first prompt."""
     problem: str | None = None

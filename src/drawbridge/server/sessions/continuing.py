@@ -78,8 +78,14 @@ class Continuing:
             return
         if run.order.unprompted:  # there is no prompt to send again
             return
-        if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
-            logger.warning("%s: the automatic resume was canceled", self._data.id)
+        if self._times >= TIMES:
+            logger.warning("%s: it is not resumed automatically: it was %d times in a row", self._data.id, TIMES)
+            return
+        if retry_at - now > LONGEST_SECONDS:
+            days = LONGEST_SECONDS / 86_400
+            logger.warning(
+                "%s: it is not resumed automatically: the limit is reset in more than %g days", self._data.id, days
+            )
             return
         order = run.order
         self._data.waiting = metadata.Waiting(

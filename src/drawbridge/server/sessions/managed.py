@@ -48,7 +48,7 @@ from drawbridge.server.sessions.prompt_images import PromptImages
 from drawbridge.server.sessions.records import request_key, titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
-from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
+from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 from drawbridge.server.store.texts import clean
@@ -356,14 +356,11 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays. What would continue by itself does not: a run after a limit, or
-        what an idle agent has scheduled, which ends with its process."""
+        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. A run that would continue
+        after a limit does not."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
-        if self.run is None and self._worker.scheduled_until is not None:
-            self._worker.spawn(self._worker.end(), "ending what an agent has scheduled")
-            return None
         run = self._running()
         if run.state is State.QUEUED:
             self._give_up_slot()
@@ -381,6 +378,15 @@ class ManagedSession(Session):
         self._queue_changed()
         if self.run is not None or not waiting:
             self.interrupt()
+
+    def cancel_schedule(self) -> None:
+        """Ends the idle process, with all that its agent has scheduled and runs in the background. Raises ``ClientError`` if
+        nothing is scheduled, and during a run, which may be what was scheduled."""
+        if self.run is not None:
+            raise self._at_work()
+        if not self._worker.is_scheduled:
+            raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything. Nothing was changed.")
+        self._worker.end_soon()
 
     def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
         """Removes a prompt that waits. Raises ``ClientError``, as the others of the queue do."""
@@ -455,7 +461,7 @@ class ManagedSession(Session):
         fields, seq = self._conversation.reset(asker)
         self.store.save()
         # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
-        self._worker.spawn(self._worker.end(), "ending the process of the previous session")
+        self._worker.end_soon()
         # The specification has the state after the reply.
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
@@ -758,6 +764,7 @@ class ManagedSession(Session):
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self._queue_changed()
         self.publish_state()
+        run.worked_in(self._elsewhere)
         self._worker.take_over(run)
         try:
             self._context.granted(str(self.path), base.Options())
@@ -795,13 +802,15 @@ class ManagedSession(Session):
                 self._begun_alone()
             case ModeSet(set_mode):
                 self._mode_known(set_mode)
+            case PromptGiven(given):
+                given.worked_in(self._elsewhere)
             case RunEnded(run, outcome, cost_usd, error, tokens):
                 self.ended(run, outcome, cost_usd, error, tokens)
 
     def _works_in(self, directory: str) -> None:
-        before, self._elsewhere = self._elsewhere, directory if is_elsewhere(directory, self.path) else None
+        self._elsewhere = directory if is_elsewhere(directory, self.path) else None
         if self.run is not None:
-            self.run.worked_in(self._elsewhere or before)
+            self.run.worked_in(self._elsewhere)
 
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
@@ -842,12 +851,13 @@ class ManagedSession(Session):
         """The agent has changed its mode: by itself, or by a decision. Its next process continues this conversation in it, if
         clients may choose that mode; another conversation does not. What it reports first is the mode that it was started in,
         perhaps for one prompt only."""
-        session_id = self.memory.session_id
-        if self._mode is None or mode == self._mode or not session_id or not self._context.offers(mode, self._agent):
+        if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
             return
         self._worker.mode_changed(mode)
-        self.data.session_mode = metadata.SessionMode(session_id, mode)
-        self.store.save()
+        session_id = self.memory.session_id
+        if session_id and self._context.offers(mode, self._agent):
+            self.data.session_mode = metadata.SessionMode(session_id, mode)
+            self.store.save()
 
     def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
         """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
@@ -858,6 +868,7 @@ class ManagedSession(Session):
             self.publish_state()
         if mode is None:
             self._resets, self._elsewhere = 0, None
+            self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
         elif not self._context.allows(mode, self._agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
@@ -901,8 +912,6 @@ class ManagedSession(Session):
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
-        if run.started_at and run.elsewhere is None:
-            run.worked_in(self._elsewhere)
         # An agent that still waits, as one that does not report its subagents, would hang.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))

@@ -242,7 +242,7 @@ def is_elsewhere(directory: str, project: Path) -> bool:
     for as long as the disk takes."""
     place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(project))
     between = [one for one in (place, *place.parents) if root in one.parents]
-    return not (place == root or root in place.parents) or any((one / ".git").exists() for one in between)
+    return not (place == root or root in place.parents) or any(os.path.exists(one / ".git") for one in between)
 
 
 def _same(left: Path, right: Path) -> bool:

@@ -149,7 +149,8 @@ def started_at(pid: int) -> float | None:
 
 
 def is_same_process(pid: int, began: float | None) -> bool:
-    """Whether the process ``pid`` is the one that was started at ``began``; None if that is not known."""
+    """Whether the process ``pid`` is the one that was started at ``began``, in seconds since 1970. If ``began`` is None, that
+    time is not known, and any process of that id is taken for it."""
     started = started_at(pid)
     return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
 

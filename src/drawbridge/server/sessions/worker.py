@@ -27,6 +27,7 @@ from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
+from drawbridge.server.sessions.scheduled import Scheduled
 from drawbridge.text.counts import counted
 
 logger = logging.getLogger("drawbridge.server")
@@ -36,8 +37,8 @@ LOOK_BACK_SECONDS: Final = 5.0
 
 LONGEST_ERROR = 2_000
 
-LATE_SECONDS: Final = 60.0
-"""How late a scheduled turn may begin: a machine that was suspended needs a moment."""
+LOOK_SECONDS: Final = 60.0
+"""Seconds between two looks at the time of what is scheduled: the wall clock may be set, and the machine may sleep."""
 
 DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
 
@@ -48,6 +49,12 @@ class ModeSet(Struct, frozen=True):
     """The mode that the process was given; None if the process has ended."""
 
     mode: str | None
+
+
+class PromptGiven(Struct, frozen=True):
+    """The process is given the prompt of ``run`` now."""
+
+    run: Run
 
 
 class RunEnded(Struct, frozen=True):
@@ -72,6 +79,7 @@ Report: TypeAlias = (
     | base.QuestionCancelled
     | base.TurnBegun
     | ModeSet
+    | PromptGiven
     | RunEnded
 )
 """The reports of a worker to its project: an approval or a turn without a prompt only if they belong to a run or begin one."""
@@ -142,8 +150,8 @@ class Worker:
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
-        self._scheduled_until: float | None = None
-        """As in ``ScheduleChanged``."""
+        self._scheduled = Scheduled()
+        self._schedule_timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
@@ -184,6 +192,7 @@ class Worker:
                 if self._process is not None and not self._had_files and not self._process.busy:
                     same = same and not self._files.is_dir()
                 if self._process is None or not same or continued.fork_from or budgeted:
+                    self._warn_of_schedule()
                     await self._leave(self._let_go())
                     self._place = place
                     await self._start(agent, options, continued)
@@ -201,6 +210,7 @@ class Worker:
             self._last_output = time.monotonic()
             self._look(run)
             self._given = run
+            self._report(PromptGiven(run))
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
 
@@ -273,8 +283,9 @@ class Worker:
             case base.StateReported() | base.OffersReported() | base.DirectoryChanged():
                 self._report(event)
             case base.ScheduleChanged(until):
-                self._scheduled_until = until
+                self._scheduled.changed(until)
                 self._report(event)
+                self._look_at_schedule()
             case base.Question() if run is not None:
                 self._report(event)
             case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
@@ -326,7 +337,9 @@ class Worker:
         self._run = None
         if self._watch is not None:
             self._watch.cancel()
-        self._forget_past_schedule(run)
+        now = time.time()
+        self._scheduled.run_ended(now - (time.monotonic() - run.started_at), now)
+        self._look_at_schedule()
         if self._process is not None:
             self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
@@ -417,6 +430,7 @@ class Worker:
         if process is not None:
             await process.set_mode(mode)
             if self._process is process:
+                self.mode_changed(mode)
                 self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:
@@ -434,13 +448,28 @@ class Worker:
 
         One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
         """
-        process = self._let_go()
+        await self._end(self._let_go())
+
+    def end_soon(self) -> None:
+        """As ``end``, without waiting until the process is gone. A turn that it begins from now on is ignored."""
+        self.spawn(self._end(self._let_go()), "ending an idle process")
+
+    async def _end_if_idle(self) -> None:
+        """Ends the process unless it has begun a turn meanwhile."""
+        if self._run is None:
+            self._warn_of_schedule()
+            await self.end()
+
+    async def _end(self, process: base.AgentProcess | None) -> None:
         if process is not None:
             async with self._changing:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
+        """Gives up the process, which ``_leave`` has to follow. Its events are ignored from now on."""
         process = self._process
+        if process is not None:
+            self._leaving.append(process)
         self._context.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
@@ -449,21 +478,34 @@ class Worker:
         self._report(ModeSet(None))
         return process
 
-    def _forget_past_schedule(self, run: Run) -> None:
-        """``run`` is over. What was scheduled for a time before it has begun; what was scheduled for a time in it is due."""
-        until, now = self._scheduled_until, time.time()
-        if until is not None and until <= now:
-            self._scheduled_until = now if now - until < time.monotonic() - run.started_at else None
+    def _look_at_schedule(self) -> None:
+        """Reports it once nothing is scheduled any more because its time has passed; during a run, after the run."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+        left = self._scheduled.seconds_left(time.time())
+        if left is None or self._run is not None:
+            return
+        if left <= 0:
+            self._unscheduled()
+        else:
+            loop = asyncio.get_running_loop()
+            self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
+
+    def _warn_of_schedule(self) -> None:
+        """The idle process is about to be ended, although nobody has cancelled what its agent has scheduled."""
+        if self.is_scheduled:
+            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
 
     def _unscheduled(self) -> None:
-        """The process has ended or will end, and its agent's schedule with it."""
-        if self._scheduled_until is not None:
-            self._scheduled_until = None
+        """The process has ended or will end, and its agent's schedule with it; or the time of that has passed."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+        if self._scheduled.until is not None:
+            self._scheduled.changed(None)
             self._report(base.ScheduleChanged(None))
 
     async def _leave(self, process: base.AgentProcess | None) -> None:
         if process is not None:
-            self._leaving.append(process)
             try:
                 await process.stop()
             finally:
@@ -471,23 +513,22 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn begins that the agent has scheduled, in seconds since 1970; None if that has passed."""
-        until = self._scheduled_until
-        return until if until is not None and time.time() < until else None
+        """When the last turn begins that the agent has scheduled, in seconds since 1970: it may have been due for a moment.
+        None if nothing is scheduled, or the time has passed."""
+        return self._scheduled.until if self.is_scheduled else None
 
     @property
     def is_scheduled(self) -> bool:
         """Whether its process is needed for a turn that the agent has scheduled, perhaps for this moment."""
-        return self._scheduled_until is not None and time.time() < self._scheduled_until + LATE_SECONDS
+        left = self._scheduled.seconds_left(time.time())
+        return left is not None and left > 0
 
     def cool(self) -> None:
         """The idle process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
             return
-        if self.is_scheduled:
-            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
-        self.spawn(self.end(), "ending an idle process")
+        self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:
         """Ends the process and those that are ending, because the server shuts down."""
@@ -496,8 +537,9 @@ class Worker:
         if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
             await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
-        if self._watch is not None:
-            self._watch.cancel()
+        for timer in (self._watch, self._schedule_timer):
+            if timer is not None:
+                timer.cancel()
 
     def spawn(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None

@@ -69,7 +69,7 @@ class TestSaysWhyNot:
         editor.command("help")
         editor.wait("return vim.bo.buftype == 'help'")
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: this buffer is not a file. Nothing was sent.")
+        editor.says(":DrawbridgeSend: this buffer is not a file")
 
 
 class TestLongMessages:

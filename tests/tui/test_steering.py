@@ -36,7 +36,7 @@ async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(se
 async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
-        await person.hears("On and on I talk")
+        await person.hears("I keep talking until")
         assert "Finished" not in person.history
         await person.sees("Working")
         await person.presses("escape", "s")
@@ -70,7 +70,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, d
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
-    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit no new runs start."
+    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit, new runs are refused."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
         person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})

@@ -79,7 +79,7 @@ def _plan(chosen: SetupSettings) -> Plan:
             here = Path.cwd()
         except FileNotFoundError:
             raise BadSetting(
-                "The current directory was deleted. Nothing was changed. Change to another directory."
+                "The current directory was deleted. Change to another directory."
             ) from None
         project = here if chosen.project else None
         if chosen.guard is None:

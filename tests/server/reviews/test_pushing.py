@@ -63,7 +63,7 @@ async def not_pushed(one: Reviewed, **data: Any) -> ClientError:
 
 def reason(error: ClientError) -> str:
     assert error.code == "PUSH_BLOCKED"
-    assert str(error).endswith(("Nothing was pushed.", "Get the review again."))
+    assert str(error).startswith(("The branch can't be pushed: ", "No pull request can be created: "))
     return str((error.details or {})["reason"])
 
 

@@ -273,7 +273,7 @@ class Entrance:
             self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
             logger.warning(
-                "%s (%s) keeps sending requests that it is not allowed to send: further ones are not logged for now",
+                "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
                 address,
                 by,
             )
@@ -283,7 +283,7 @@ class Entrance:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
             self._warned_of_proxy = True
             logger.warning(
-                "a proxy on this machine forwards requests: they are not limited by address. Name it with --trusted-proxy %s",
+                "requests through a proxy on this machine are not limited by address. Name the proxy with --trusted-proxy %s",
                 head.peer,
             )
 
@@ -365,7 +365,7 @@ class Entrance:
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
             self.note("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
-        text = f"Too many {what}. Nothing was done; try again in {seconds} s."
+        text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
     def _note_refusal(self, **fields: Any) -> None:
@@ -373,7 +373,7 @@ class Entrance:
         if refused is None:
             self.note("refused", **fields)
         elif refused.first:
-            logger.warning("connections from very many addresses are refused: further ones are not logged for now")
+            logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
 
     def note(self, event: str, **fields: Any) -> None:

@@ -39,7 +39,7 @@ LONGEST_ERROR = 2_000
 LATE_SECONDS: Final = 60.0
 """How late a scheduled turn may begin: a machine that was suspended needs a moment."""
 
-DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
+DEFECT: Final = "The run was ended because of an internal server error. The server's log has the details."
 
 NOBODY_ASKED = "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
 
@@ -95,7 +95,7 @@ class _Listener:
 
 
 def _last_words(code: int, stderr: str) -> str:
-    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and without output."
+    return stderr.strip()[-LONGEST_ERROR:] or f"It exited with code {code} without output."
 
 
 class _Continued(Struct, frozen=True):
@@ -230,7 +230,7 @@ class Worker:
         logger.error("%s: the agent could not be started: internal error", self.id, exc_info=error)
         return {
             "code": "INTERNAL_ERROR",
-            "message": "The agent could not be started: an internal error. The server's log has the details.",
+            "message": "The agent could not be started because of an internal error. The server's log has the details.",
         }
 
     async def is_lost(self, agent: str, memory: Memory) -> bool:
@@ -254,7 +254,7 @@ class Worker:
         )
         self._had_files = self._files.is_dir()
         if agent not in self._context.agents:
-            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
+            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
         self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:
@@ -486,7 +486,7 @@ class Worker:
             self._context.idle.retain(self)
             return
         if self.is_scheduled:
-            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
+            logger.warning("%s: ending an idle process, together with what its agent has scheduled", self.id)
         self.spawn(self.end(), "ending an idle process")
 
     async def close(self) -> None:

@@ -155,7 +155,8 @@ class Changes {
   /** @param {unknown} error */
   _failed(error) {
     this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
-    if (!(error instanceof Refused)) this._warn('the list of changes could not be updated. The Drawbridge output has the reason');
+    if (!(error instanceof Refused))
+      this._warn('the list of changes could not be updated. The Drawbridge output has the reason');
   }
 
   async _follow() {
@@ -262,8 +263,7 @@ class Changes {
 
   _whyNone() {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
-    if (!isTrusted)
-      return 'Drawbridge: changes are not shown in restricted mode. Trust this folder first.';
+    if (!isTrusted) return 'Drawbridge: changes are not shown in restricted mode. Trust this folder first.';
     if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, so there is nothing to review.';
     return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : NO_SERVER}`;
   }

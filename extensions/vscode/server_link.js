@@ -191,9 +191,7 @@ class ServerLink {
     const lines = new Lines(LONGEST_LINE);
     const welcome = setTimeout(() => {
       this._arrive();
-      this._around.log(
-        'the agent server is too old for reviews in VS Code: update and restart it',
-      );
+      this._around.log('the agent server is too old for reviews in VS Code: update and restart it');
     }, WELCOME);
     this.introduce();
     try {

@@ -178,7 +178,7 @@ end
 local function check_guard()
   local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
   if not found then
-    return warn('The guard's state can't be determined: ' .. problem, { 'Run `drawbridge info` in a shell.' })
+    return warn("The guard's state can't be determined: " .. problem, { 'Run `drawbridge info` in a shell.' })
   end
   for _, guard in ipairs(found.guards) do
     check_guard_of(guard)
@@ -188,7 +188,7 @@ local function check_guard()
   end
   if not found.finds_us then
     warn('The guard does not find this Neovim: agents may overwrite what you have not saved in it', {
-      'Start it with `drawbridge nvim`, or add its socket's directory to socket_dir under [hook] in the settings.',
+      "Start it with `drawbridge nvim`, or add its socket's directory to socket_dir under [hook] in the settings.",
     })
   end
 end
@@ -295,7 +295,9 @@ local function check_gemini_setting()
         .. 'first: with Yes, it looks for an installer that does not exist.'
     )
   else
-    info(('ide.enabled is not set in %s: it looks for an editor only after you type /ide enable in it once'):format(file))
+    info(
+      ('ide.enabled is not set in %s: it looks for an editor only after you type /ide enable in it once'):format(file)
+    )
   end
 end
 

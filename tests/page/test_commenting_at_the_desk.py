@@ -115,7 +115,9 @@ async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting.")
         await desk.tells("SessionEnd", reason="prompt_input_exit")
-        person.sees("dialog .handover", "The session ended before the agent received the comments. They are drafts again.")
+        person.sees(
+            "dialog .handover", "The session ended before the agent received the comments. They are drafts again."
+        )
         person.sees("dialog .remark.draft", "Why capitals?")
         assert person.complaints() == []
 

@@ -155,9 +155,7 @@ async def test_where_nothing_or_something_else_listens_one_line_says_so() -> Non
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(
-            NoServer, match=r"nothing listens there\. Start a server with `drawbridge serve`"
-        ):
+        with pytest.raises(NoServer, match=r"nothing listens there\. Start a server with `drawbridge serve`"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

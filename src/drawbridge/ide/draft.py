@@ -74,14 +74,10 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
 def check_text(new_text: str) -> None:
     """Raises ``UnusableFile`` for a proposal that no editor can show and no file should contain."""
     if "\0" in new_text:
-        raise UnusableFile(
-            "The proposed text contains NUL characters: it is binary and can't be shown."
-        )
+        raise UnusableFile("The proposed text contains NUL characters: it is binary and can't be shown.")
     try:
         size = len(new_text) if new_text.isascii() else len(new_text.encode())
     except UnicodeEncodeError:
         raise UnusableFile("The proposed text is not valid Unicode.") from None
     if size > files.FILE_LIMIT:
-        raise UnusableFile(
-            f"The proposed text is {size:,} bytes; the limit is {files.FILE_LIMIT:,}."
-        )
+        raise UnusableFile(f"The proposed text is {size:,} bytes; the limit is {files.FILE_LIMIT:,}.")

@@ -38,9 +38,7 @@ REVIEW_SECONDS: Final = 60.0
 """The longest wait for the answer about a review: git looks at all files of a directory."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
-EARLIER: Final = (
-    "The agent server is too old for reviews in editors. Update and restart it."
-)
+EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see what is left to decide."
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see what is left to decide."
 

@@ -124,7 +124,11 @@ def gone_words(by: str | None = None, decision: str | None = None) -> str:
     """What became of a hunk that is not in the review any more."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
-    return f"{by} already {DECIDED.get(decision, 'decided on')} this change." if decision else f"{by} decided on this change."
+    return (
+        f"{by} already {DECIDED.get(decision, 'decided on')} this change."
+        if decision
+        else f"{by} decided on this change."
+    )
 
 
 def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, *, is_hunk: bool) -> str:
@@ -181,7 +185,8 @@ SHORTEST_SUBJECT: Final = 20
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
-    "These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still need it."
+    "These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still "
+    "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
 UNFINISHED: Final = "First add or discard the comment that you are writing."

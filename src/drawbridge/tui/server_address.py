@@ -107,9 +107,7 @@ def _checked_url(url: str) -> str:
         raise BadSetting(f"--url {url} is not a server's address, such as wss://HOST:8443/ws.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
     if scheme == "ws" and not is_here(address):
-        raise BadSetting(
-            f"--url {url} would send the token over the network unencrypted. Use wss:// instead."
-        )
+        raise BadSetting(f"--url {url} would send the token over the network unencrypted. Use wss:// instead.")
     return address
 
 

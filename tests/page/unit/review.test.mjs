@@ -363,7 +363,10 @@ test('a review that has changed is loaded again, and said at its buttons', async
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decideAll('keep');
   await server.refuses(1, 'HUNK_GONE');
-  assert.match(found.of(ALL).note.value, /^The review has changed since you saw it, so your decision was not applied\./);
+  assert.match(
+    found.of(ALL).note.value,
+    /^The review has changed since you saw it, so your decision was not applied\./,
+  );
   assert.deepEqual(server.asked[2], ['review_get', {}]);
 });
 

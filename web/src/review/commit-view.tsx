@@ -182,8 +182,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
         </p>
       )}
       <p class="hint">
-        Git on the server’s machine makes the commit, with the name, hooks and signing that are configured
-        there.
+        Git on the server’s machine makes the commit, with the name, hooks and signing that are configured there.
       </p>
       {review.isWorking.value && (
         <p class="hint">The agent is working. Until it has finished, nothing can be committed.</p>

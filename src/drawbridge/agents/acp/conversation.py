@@ -252,9 +252,7 @@ class AcpConversation:
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         if not self._ready and UNKNOWN_FLAG.search(words):
-            text = (
-                f"{self._name} is too old: it does not support an option that Drawbridge uses ({words}). Update it."
-            )
+            text = f"{self._name} is too old: it does not support an option that Drawbridge uses ({words}). Update it."
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a message.'}"

@@ -192,9 +192,7 @@ class Core:
         """An image that a prompt of the history names."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
-            raise ClientError(
-                "BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id"
-            )
+            raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
 
     def asks(self, agent: str) -> bool:

@@ -135,9 +135,7 @@ class Dispatch:
             raise not_written(error) from None
         except WorldError as error:
             logger.error("%s", error)
-            text = (
-                "The server could not read or write one of its files. Its log names the file."
-            )
+            text = "The server could not read or write one of its files. Its log names the file."
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("internal error in %s", row.name)

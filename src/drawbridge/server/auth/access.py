@@ -99,9 +99,7 @@ def owner_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(
-            f"{path} does not contain a token. Remove the file, and the server will create a new one."
-        )
+        raise BadSetting(f"{path} does not contain a token. Remove the file, and the server will create a new one.")
     return token
 
 

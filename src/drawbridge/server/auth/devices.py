@@ -156,9 +156,7 @@ class Devices:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
                     file.devices[place] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[place]
-            raise BadArgument(
-                "NAME", f"no device {which!r} has a token. See `drawbridge token list`."
-            )
+            raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
 
     # for the server
 
@@ -231,9 +229,7 @@ class Devices:
         try:
             return msgspec.json.decode(data, type=File)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise BadSetting(
-                f"{self._path} is damaged. Remove it, and give each device a new token."
-            ) from None
+            raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:

@@ -120,9 +120,7 @@ class Subscriptions:
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
         """Raises ``ClientError`` and ``NotPrivate``."""
         if who.key is not None:
-            raise ClientError(
-                "NOT_SUPPORTED", "Only devices with a token can receive notifications."
-            )
+            raise ClientError("NOT_SUPPORTED", "Only devices with a token can receive notifications.")
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
 
     def own(self, endpoint: str, who: Identity) -> Subscription | None:
@@ -147,9 +145,7 @@ class Subscriptions:
         """Checks a subscription. Returns it with the endpoint that is posted to. Raises ``ClientError``."""
         endpoint = self._posted_to(new.endpoint)
         if endpoint is None:
-            text = (
-                "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge."
-            )
+            text = "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         if not _is_point(unpacked(new.p256dh)):
             text = "data.p256dh: this is not a point on the P-256 curve in base64url."

@@ -111,9 +111,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "The kept changes can't be committed in the repository's current state; `details.reason` has the reason as a "
         "word, and `details.paths` the files, if there are any."
     ),
-    "COMMIT_FAILED": Kind(
-        "git or one of its hooks refused the commit; `details.output` has what they printed."
-    ),
+    "COMMIT_FAILED": Kind("git or one of its hooks refused the commit; `details.output` has what they printed."),
     "PUSH_BLOCKED": Kind(
         "The branch can't be pushed, or no pull request can be created; `details.reason` has the reason as a word."
     ),
@@ -139,7 +137,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     # the server and its disk
     "DISK_LIMIT": Kind(
-        "The project's history, or all data of the server, has reached the limit that the owner has set.", retryable=True
+        "The project's history, or all data of the server, has reached the limit that the owner has set.",
+        retryable=True,
     ),
     "DISK_SPACE_LOW": Kind("The disk is full or nearly full.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
@@ -178,7 +177,9 @@ def no_project() -> ClientError:
 
 def internal_error() -> ClientError:
     """The error for a fault of the server itself, which was logged under the request's correlation id."""
-    return ClientError("INTERNAL_ERROR", "Internal server error. The server's log has the details under the correlation ID.")
+    return ClientError(
+        "INTERNAL_ERROR", "Internal server error. The server's log has the details under the correlation ID."
+    )
 
 
 def not_written(error: DrawbridgeError) -> ClientError:

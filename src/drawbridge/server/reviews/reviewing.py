@@ -142,9 +142,7 @@ class Reviewing:
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
         # git may have any file of the repository: only what is in the review is for clients.
         if blob not in self._images:
-            raise ClientError(
-                "BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id"
-            )
+            raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
         async with self._checkpoints.operation() as git:
             size = int(await git.read("cat-file", "-s", blob))
             if size > largest:

@@ -158,9 +158,7 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
     """Raises ``ClientError`` (PERMISSION_DENIED) outside of the hours in which agents may be started."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
-        raise ClientError(
-            "PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00."
-        )
+        raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
 
 
 def check_allowed(
@@ -285,9 +283,7 @@ def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
 
 
 def _denied(name: str, why: str, field: str = "") -> ClientError:
-    return ClientError(
-        "PERMISSION_DENIED", f"{name} {why}.", field=field or f"data.options.{name}"
-    )
+    return ClientError("PERMISSION_DENIED", f"{name} {why}.", field=field or f"data.options.{name}")
 
 
 def is_open(hours: tuple[int, int], hour: int) -> bool:

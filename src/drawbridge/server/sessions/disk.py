@@ -130,7 +130,9 @@ class Disk:
     def problems(self) -> list[str]:
         """For people, without a path."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full]
+        return [
+            f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full
+        ]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)

@@ -295,9 +295,7 @@ class ManagedSession(Session):
         reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then.
         """
         if self.busy and not queue:
-            raise ClientError(
-                "PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True
-            )
+            raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
         if len(self.queue) >= self._context.limits.queue:
             raise ClientError(
                 "RESOURCE_LIMIT",
@@ -656,7 +654,9 @@ class ManagedSession(Session):
         efforts = {level for model in self._agent_offers.models for level in model.efforts}
         if effort not in efforts:
             named = (
-                f"The agent's effort levels are {', '.join(sorted(efforts))}." if efforts else "The agent has reported none."
+                f"The agent's effort levels are {', '.join(sorted(efforts))}."
+                if efforts
+                else "The agent has reported none."
             )
             raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
 

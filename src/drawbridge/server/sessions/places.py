@@ -140,19 +140,19 @@ class Places:
         if not _is_file_name(name):
             text = (
                 "The name must have 1 to 255 bytes and only printable characters, without a slash, and must not begin with "
-                f"a dot or a space."
+                "a dot or a space."
             )
             raise ClientError("INVALID_PATH", text, field="data.name")
         new = real / name
         if self.is_own(new) or not allowed(new, self.roots) or not sees(new):
             raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
         if any(_same(real, other) or _inside(real, other) for other in taken):
-            text = f"The directory would be inside another project."
+            text = "The directory would be inside another project."
             raise ClientError("PROJECT_NESTING", text, field="data.path")
         try:
             new.mkdir()
         except FileExistsError:
-            text = f"A file or directory with this name already exists."
+            text = "A file or directory with this name already exists."
             raise ClientError("INVALID_PATH", text, field="data.name") from None
         except OSError as error:
             text = f"The directory can't be created: {error.strerror}. Choose another place."

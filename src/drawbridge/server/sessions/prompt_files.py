@@ -113,9 +113,7 @@ class PromptFiles:
         used = sum(bytes for _, bytes, id in self._stored() if id in in_use)
         if used + more > ALTOGETHER:
             waiting = f", in addition to the {size(used)} of queued and running prompts" if used else ""
-            text = (
-                f"The files are {size(more)}{waiting}; a session keeps at most {size(ALTOGETHER)}."
-            )
+            text = f"The files are {size(more)}{waiting}; a session keeps at most {size(ALTOGETHER)}."
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:

@@ -34,9 +34,7 @@ TOO_LONG: Final = (
     f"Comments with more than {LONGEST:,} characters can't be passed to an agent in a terminal. Remove some."
 )
 
-WAITS: Final = (
-    "Other comments are waiting for an agent in this directory. Withdraw them to send them all together."
-)
+WAITS: Final = "Other comments are waiting for an agent in this directory. Withdraw them to send them all together."
 
 HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 

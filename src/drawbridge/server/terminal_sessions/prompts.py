@@ -240,7 +240,9 @@ class Prompts:
         """Types a prompt. Returns the turn that the agent will have started with it. Raises ``ClientError``; nothing was typed
         then."""
         if self._sending is not None and not self._sending.done():
-            raise ClientError("PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment.")
+            raise ClientError(
+                "PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment."
+            )
         self._check()
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
@@ -263,9 +265,7 @@ class Prompts:
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if session.phase == "waiting":
-            text = (
-                "The agent is waiting for a decision, and pressing Enter would answer it. Answer its request first."
-            )
+            text = "The agent is waiting for a decision, and pressing Enter would answer it. Answer its request first."
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")
@@ -346,9 +346,7 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     if not seen:
         raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
     if seen.startswith(("/", "!")) or seen in LEAVES:
-        text = (
-            "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
-        )
+        text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     if len(seen) > LONGEST:
         text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."

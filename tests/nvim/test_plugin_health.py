@@ -227,7 +227,7 @@ class TestGemini:
 
     def test_one_that_is_too_old_is_named(self, editor: Neovim, tmp_path: Path) -> None:
         program(tmp_path / "bin" / "gemini", "echo 0.30.1")
-        assert "gemini: 0.30.1 supports no editor except VS Code" in health(editor)
+        assert "gemini: 0.30.1 supports only VS Code as its editor" in health(editor)
 
     def test_a_discovery_file_that_others_can_read_is_named(self, editor: Neovim) -> None:
         start(editor)

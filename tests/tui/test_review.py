@@ -121,7 +121,7 @@ WHOLE = hunk(kind="file", removed="")
         (
             {"new_mode": "120000"},
             hunk(kind="mode"),
-            "The file was a regular file, and is a symbolic link now.",
+            "The file was a regular file and is now a symbolic link.",
         ),
         ({"change": "added", "old_mode": None}, WHOLE, "This is a new file."),
         ({"change": "added", "old_mode": None}, {**WHOLE, "added": ""}, "This is a new file. It is empty."),
@@ -159,7 +159,7 @@ def test_all_at_once_says_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
-        "1 of them has not been in view in full. Other changes to the same files stay.",
+        "You have not seen 1 of them in full. Other changes to the same files stay.",
     )
     assert review_words.question("keep", 3, 3, "a.py")[1] == "You have not seen any of them in full."
 

@@ -229,7 +229,7 @@ local function chosen(whole)
     elseif whole then
       return one.file
     elseif not one.hunk then
-      return nil, nil, 'this file is too large to show; keep or undo the whole file'
+      return nil, nil, 'too large to show; keep or undo the whole file'
     elseif one.file.has_lines and marks.has_lines(one.hunk) then
       return nil, nil, 'go to the change first (Enter)'
     end
@@ -242,7 +242,7 @@ local function chosen(whole)
   end
   local hunk = not whole and marks.at(buffer, line - 1) or nil
   if not whole and not hunk then
-    return nil, nil, 'there is no change at the cursor (]c goes to the next one)'
+    return nil, nil, 'no change at the cursor (]c goes to the next one)'
   end
   return file, hunk
 end

@@ -80,7 +80,7 @@ end
 ---@param problem string?
 function M.line(found, problem)
   if not found then
-    return ('not known: %s'):format(problem)
+    return ("can't be determined: %s"):format(problem)
   end
   local states = {}
   for _, guard in ipairs(found.guards) do

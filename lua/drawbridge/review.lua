@@ -200,7 +200,7 @@ local function written_by_command(entry)
   elseif not view.is_readable(entry) then
     say('not accepted: the window of the proposal is too small to show it')
   elseif not writing_accepts() then
-    say(':w does not accept proposals (allow_w_to_accept is off); use :DrawbridgeAccept')
+    say(':w is off here (allow_w_to_accept); use :DrawbridgeAccept')
   else
     decide(entry, true)
   end

@@ -181,7 +181,7 @@ function M.open(agent, arguments)
   if session and vim.api.nvim_buf_is_valid(session.buffer) then
     focus(session.buffer)
     if #arguments > 0 then
-      message.answer(('%s: already running; exit it first to use other arguments'):format(command), 'warn')
+      message.answer(('%s: already running; exit it to use other arguments'):format(command), 'warn')
     end
     return
   end

@@ -244,7 +244,7 @@ async def test_two_agents_on_one_file_are_shown_one_after_the_other(
     assert not third.done()
     editor.decide(proposal.id, Rejected())
     assert await second == Rejected()
-    with pytest.raises(Refused, match="the same lines"):
+    with pytest.raises(Refused, match="The same lines"):
         await third
 
 

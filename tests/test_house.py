@@ -385,9 +385,9 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.protocol.commands: command.project_id": "a command that is being parsed",
     "server.protocol.commands: command.request_id": "a command that is being parsed",
     "server.store.index: segment.size": "a file of the index while it is read",
-    "server.terminal_sessions.session: known.background": "what an agent's process has reported",
-    "server.terminal_sessions.session: known.config": "the same",
-    "server.terminal_sessions.session: known.transcript": "the same",
+    "server.terminal_sessions.processes: known.background": "what an agent's process has reported",
+    "server.terminal_sessions.processes: known.config": "the same",
+    "server.terminal_sessions.processes: known.transcript": "the same",
     "server.terminal_sessions.session: process.permission_mode": "the same",
     # Of a library.
     "server.auth.tls: context.minimum_version": "ssl has no other way",

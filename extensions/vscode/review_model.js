@@ -173,7 +173,7 @@ function keepAllQuestion(reviews) {
   const files = reviews.flatMap(({ review }) => review.files).length;
   const more = reviews.reduce((sum, { review }) => sum + review.more, 0);
   const question = `Keep ${counted(changesIn(reviews), 'change')} in ${counted(files, 'file')}?`;
-  const unseen = `${counted(more, 'more file')} that the list has no room for ${more === 1 ? 'is' : 'are'} kept too.`;
+  const unseen = `${counted(more, 'more file')} not shown in the list ${more === 1 ? 'is' : 'are'} kept too.`;
   return { question, detail: ['The files stay as they are.', more ? unseen : ''].filter(Boolean).join(' ') };
 }
 

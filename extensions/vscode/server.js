@@ -26,7 +26,7 @@ const MOST_CONNECTIONS = 100;
 async function listen(address, connected) {
   const place = path.dirname(address);
   if (Buffer.byteLength(address) > LONGEST_NAME) {
-    throw new Error(`${address} has more than ${LONGEST_NAME} bytes, too many for the name of a socket`);
+    throw new Error(`${address} is too long for a socket path (at most ${LONGEST_NAME} bytes)`);
   }
   if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`${place} is not a directory`);
   await makeWay(address);

@@ -27,8 +27,8 @@ const WELCOME = 5000;
 const ANSWER = 60_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
-const NO_ANSWER = 'The agent server has not answered in time. The list shows what is left to decide.';
-const LOST = 'The connection to the agent server has ended. Once it is back, the list shows what is left to decide.';
+const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
+const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
 /** Why there is no answer; the text is for the person. `code` and `details` are those of the client protocol. */
 class Refused extends Error {
@@ -191,9 +191,7 @@ class ServerLink {
     const lines = new Lines(LONGEST_LINE);
     const welcome = setTimeout(() => {
       this._arrive();
-      this._around.log(
-        'the agent server is an earlier version, which does not support reviews in VS Code: update and restart it',
-      );
+      this._around.log('the agent server is too old for reviews in VS Code: update and restart it');
     }, WELCOME);
     this.introduce();
     try {

@@ -65,7 +65,8 @@ class TextsBefore {
     const text = await this._text(uri);
     if (text !== null) this._last.set(String(uri), text);
     const last = this._last.get(String(uri));
-    if (last === undefined) throw new Error('The file has changed since the list was made. Select the change again.');
+    if (last === undefined)
+      throw new Error('The file has changed since the list was created. Select the change again.');
     return last;
   }
 

@@ -60,7 +60,8 @@ local function gemini_first_words(arguments)
   if #arguments > 0 or not settings.is_undecided() then
     return {}
   end
-  local question = 'Let Gemini CLI connect to this Neovim? It then runs /ide enable once, which sets ide.enabled in %s.'
+  local question =
+    'Let Gemini CLI connect to this Neovim? This runs /ide enable in it once, which sets ide.enabled in %s.'
   if vim.fn.confirm(question:format(vim.fn.fnamemodify(settings.file(), ':~')), '&Yes\n&No', 1) == 1 then
     return { '--prompt-interactive', '/ide enable' }
   end

@@ -48,7 +48,7 @@ function M.ask(done)
     on_stdout = collect,
     on_exit = vim.schedule_wrap(function(_, code)
       local found = parsed(table.concat(said, '\n'))
-      done(found, not found and ('`drawbridge info` ended with code %d'):format(code) or nil)
+      done(found, not found and ('`drawbridge info` exited with code %d'):format(code) or nil)
     end),
   })
   if not started or job <= 0 then
@@ -80,7 +80,7 @@ end
 ---@param problem string?
 function M.line(found, problem)
   if not found then
-    return ('not known: %s'):format(problem)
+    return ("can't be determined: %s"):format(problem)
   end
   local states = {}
   for _, guard in ipairs(found.guards) do

@@ -107,7 +107,7 @@ end
 function M.send(first, last)
   local path = vim.api.nvim_buf_get_name(0)
   if not require('drawbridge.buffers').is_file(vim.api.nvim_get_current_buf()) then
-    say(':DrawbridgeSend: this buffer is not a file. Nothing was sent.', 'warn')
+    say(':DrawbridgeSend: this buffer is not a file', 'warn')
     return false
   end
   if not require('drawbridge.link').attached() then

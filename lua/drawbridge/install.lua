@@ -69,13 +69,13 @@ function M.run()
     )
   end
   local words = { python(), script, 'setup' }
-  local question = ('Install the bridge into %s/.venv? It is downloaded with pip.'):format(
+  local question = ('Install the bridge into %s/.venv? This downloads it with pip.'):format(
     vim.fn.fnamemodify(program.root(), ':~')
   )
   if vim.fn.confirm(question, '&Yes\n&No', 2) == 1 then
     install(words)
   else
-    message.answer(':DrawbridgeInstall: nothing was installed')
+    message.answer(':DrawbridgeInstall: canceled')
   end
 end
 

@@ -165,7 +165,7 @@ function handlers.attach(params)
   if bridge and bridge.channel ~= params.channel and is_open(bridge.channel) then
     error({
       code = 'REFUSED',
-      message = 'Another Drawbridge bridge is already connected to this Neovim. :DrawbridgeStop stops that one.',
+      message = 'Another bridge is already connected to this Neovim. Stop it with :DrawbridgeStop.',
     })
   end
   M.detach()

@@ -118,7 +118,7 @@ end
 local function session_of(pid)
   local session = require('drawbridge.terminal').session_of(pid)
   if not session then
-    refuse('The terminal is closed. Nothing was typed.')
+    refuse('The terminal is closed.')
   end
   return session
 end
@@ -137,11 +137,9 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse(
-      'The agent does not accept a prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
-    )
+    refuse('The agent does not accept a prompt at the moment: its terminal shows something else. Try again later.')
   elseif typed then
-    refuse('Someone has started typing a prompt there. Nothing was typed. Try again later.')
+    refuse('Someone has started typing a prompt there, so yours was not typed. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -200,7 +200,7 @@ local function written_by_command(entry)
   elseif not view.is_readable(entry) then
     say('not accepted: the window of the proposal is too small to show it')
   elseif not writing_accepts() then
-    say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
+    say(':w is off here (allow_w_to_accept); use :DrawbridgeAccept')
   else
     decide(entry, true)
   end
@@ -224,7 +224,7 @@ local function settle(entry)
   if #keys == 0 then
     return
   elseif not from_terminal or not is_for_prompt() then
-    return say('keys typed while the proposal opened were ignored')
+    return say('keys typed while the proposal was opening were ignored')
   end
   local terminal = entry.place.window
   if entry.windows and not entry.decided then

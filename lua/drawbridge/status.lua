@@ -56,9 +56,9 @@ function M.asking()
   local silent, asks = reported()
   local unasked = M.unasked()[1]
   if silent then
-    return ('no: Claude Code is in mode "%s" (Shift+Tab in its terminal changes that)'):format(silent)
+    return ('no: Claude Code is in "%s" mode (Shift+Tab in its terminal changes it)'):format(silent)
   elseif unasked and asks then
-    return ('possibly not: %s wrote a file without asking; its mode is "%s" now'):format(unasked, asks)
+    return ('possibly not: %s wrote a file without asking; its mode is now "%s"'):format(unasked, asks)
   elseif unasked then
     return 'no: ' .. unasked .. ' writes without asking (Shift+Tab in its terminal changes its mode)'
   elseif not vim.tbl_contains(M.agents(), 'Claude Code') then
@@ -74,7 +74,7 @@ function M.asking()
   if #elsewhere == 0 or mode == 'default' then
     return 'yes'
   end
-  local why = mode and ('its settings start it in mode "%s"'):format(mode)
+  local why = mode and ('its settings start it in "%s" mode'):format(mode)
     or 'without permissions.defaultMode it starts in auto mode'
   return ('possibly not: %s; its footer shows its mode'):format(why)
 end
@@ -181,7 +181,7 @@ local NEXT = {
   failed = ':DrawbridgeLog and :checkhealth drawbridge have the details',
   starting = 'wait a moment',
   stopping = 'wait a moment',
-  listening = ':DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide',
+  listening = ':DrawbridgeClaude or :DrawbridgeGemini; in another terminal, /ide',
   connected = ':DrawbridgeSend shows Claude a file or lines',
 }
 

@@ -119,7 +119,7 @@ local function ended(agent, buffer, code)
     end
     vim.api.nvim_buf_delete(buffer, { force = true })
   elseif code ~= 0 then
-    message.answer(('%s: ended with code %d'):format(cli.agents[agent].command, code), 'warn')
+    message.answer(('%s: exited with code %d'):format(cli.agents[agent].command, code), 'warn')
   end
 end
 
@@ -181,7 +181,7 @@ function M.open(agent, arguments)
   if session and vim.api.nvim_buf_is_valid(session.buffer) then
     focus(session.buffer)
     if #arguments > 0 then
-      message.answer(('%s: already running; end it to use other arguments'):format(command), 'warn')
+      message.answer(('%s: already running; exit it to use other arguments'):format(command), 'warn')
     end
     return
   end

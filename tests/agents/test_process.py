@@ -210,7 +210,7 @@ async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
 
 async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
     ended = await agent.turn("endless-line")
-    assert ended.error == f"The bad agent sent a line of more than {LINE_LIMIT // 2**20} MB, and was ended."
+    assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was ended."
     assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
 
 

@@ -105,7 +105,7 @@ def test_a_command_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_yes_without_fix_is_a_mistake(doctor: Doctor) -> None:
     said = doctor("--yes")
     assert (said.code, said.output) == (2, "")
-    assert said.errors == "drawbridge doctor: --yes answers the question of --fix. Nothing was changed; use both.\n"
+    assert said.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
 
 
 # Time

@@ -146,7 +146,7 @@ class TestWithoutThePythonSide:
         editor.keys(":DrawbridgeInstall<CR>")
         wait_until(lambda: editor.is_stuck, "the question")
         editor.keys("n")
-        editor.says(":DrawbridgeInstall: nothing was installed")
+        editor.says(":DrawbridgeInstall: canceled")
         assert not (tmp_path / ".venv").exists()
         editor.keys(":DrawbridgeInstall<CR>")
         wait_until(lambda: editor.is_stuck, "the question")

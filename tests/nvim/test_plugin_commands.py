@@ -69,7 +69,7 @@ class TestSaysWhyNot:
         editor.command("help")
         editor.wait("return vim.bo.buftype == 'help'")
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: this buffer is not a file. Nothing was sent.")
+        editor.says(":DrawbridgeSend: this buffer is not a file")
 
 
 class TestLongMessages:
@@ -166,7 +166,7 @@ class TestStatus:
                 {"problems": ["Something."]},
                 "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge has the details)",
             ),
-            ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
+            ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
         ],
     )
     def test_what_is_wrong_with_it_is_said(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:

@@ -201,14 +201,14 @@ async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
         mine = poem(line_5="my line", line_30="LINE 30")
         (repository / "poem.txt").write_text(mine)
         person.clicks(in_hunk("Line 5", "button:has-text('Undo')"))
-        person.sees(".hunk[data-gone] .notice", "its lines have changed. Nothing was changed.")
+        person.sees(".hunk[data-gone] .notice", "its lines have changed.")
         assert (repository / "poem.txt").read_text() == mine
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")
         (repository / "old.txt").write_text("another\n")
         person.clicks(".review-bar button:has-text('Undo all')")
         person.clicks("dialog footer .no")
-        person.sees(".review-bar .notice", "The review has changed since you saw it. Nothing was changed.")
+        person.sees(".review-bar .notice", "The review has changed since you saw it, so your decision was not applied.")
         assert (repository / "poem.txt").read_text() == mine
         assert (repository / "old.txt").read_text() == "another\n"
         assert (repository / "src" / "new.py").exists()
@@ -346,7 +346,7 @@ async def test_a_decision_of_somebody_else_keeps_what_is_typed(
         person.sees(".review .news", "decided 2 changes.")
         assert person.runs("document.activeElement.matches('.hunk textarea')")
         await decides(server, project, hunks=[second], decision="undo")
-        person.sees(".hunk[data-gone] .notice", "decided this change")
+        person.sees(".hunk[data-gone] .notice", "decided on this change")
         assert person("value", css=".hunk[data-gone] textarea") == "my line"
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")
@@ -365,7 +365,7 @@ async def test_who_decided_first_is_said_where_the_hunk_was(
         person.sees(in_hunk("old.txt", ".yes"), "Sending")
         await decides(server, project, hunks=[first], decision="keep")
         person("offline", on=False)
-        person.sees(".hunk[data-gone] .notice", "already kept this change. Nothing was changed.")
+        person.sees(".hunk[data-gone] .notice", "already kept this change.")
         assert not (repository / "old.txt").exists()
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".review-files", "old.txt")
@@ -718,7 +718,7 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
         person.sees(f"{changed} .about", "The content of this file was changed.")
         person.sees(f"{torn} figure", "it is damaged")
         assert person.runs(SIZE) == "320,480"
-        person.sees(f"{words} figure", "it has the name of an image but is not one")
+        person.sees(f"{words} figure", "it has an image's file extension but is not an image")
         person.clicks(f"{words} .no")
         person.loses(words)
         person.clicks(f"{changed} .yes")

@@ -23,7 +23,7 @@ STATIC = Path(__file__).resolve().parent.parent.parent / "web" / "static"
 def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
-        person.sees(".live .markdown", "On and on")
+        person.sees(".live .markdown", "I keep talking")
         person.prompts("/quick")
         person.sees(".queued", "Queued")
         person.sees(".run .state", "1 queued")

@@ -24,7 +24,7 @@ BAD_TURNS = [
     ("die 3", "EXECUTION_FAILED", "ended with exit code 3 before it was done: Something broke."),
     ("junk-and-die", "EXECUTION_FAILED", "ended with exit code 4 before it was done: Killed by a hook"),
     ("torn", "EXECUTION_FAILED", "ended with exit code 0 before it was done"),
-    ("endless-line", "EXECUTION_FAILED", "sent a line of more than 32 MB, and was ended."),
+    ("endless-line", "EXECUTION_FAILED", "sent a line longer than 32 MB, and was ended."),
     ("close-stdout", "EXECUTION_FAILED", "closed its input or output but continued to run, and was ended."),
     ("error overloaded", "EXECUTION_FAILED", "overloaded"),
     ("not-logged-in", "AGENT_NOT_LOGGED_IN", "has no valid login on the server's machine"),

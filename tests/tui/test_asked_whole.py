@@ -188,9 +188,7 @@ async def test_a_cell_is_not_left_out_because_its_letters_are_elsewhere(plan: st
         assert plan.rstrip("\n").rpartition("\n")[2] in app.text
 
 
-@pytest.mark.parametrize(
-    "words", ["rm -rf build/*tmp*/cache", "pay 5*3*2 coins", "the /_old_/ ones", "a~~b~~c"]
-)
+@pytest.mark.parametrize("words", ["rm -rf build/*tmp*/cache", "pay 5*3*2 coins", "the /_old_/ ones", "a~~b~~c"])
 async def test_what_may_be_no_emphasis_is_shown(words: str) -> None:
     app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": f"**First** {words}.\n"}})
     async with alone(app, 80):

@@ -171,11 +171,11 @@ async def test_comments_on_a_terminal_session_wait_and_can_be_withdrawn(home: Pa
             await person.presses("S")
             await person.sees("Send 1 comment?")
             await person.presses("y")
-            await is_told(person, "Waiting: 1 comment. The agent gets the comments when it stops next")
+            await is_told(person, "Waiting: 1 comment. The agent will get the comments when it next stops")
             await person.sees("▎ You  Waiting")
             await person.presses("C")
             await is_open(person, CommentsDialog)
-            await person.sees("The agent gets the comments when it stops next", "w withdraw")
+            await person.sees("The agent will get the comments when it next stops", "w withdraw")
             await person.presses("w")
             await person.loses("w withdraw")
             await person.sees("S send 1")
@@ -200,7 +200,7 @@ async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Ser
         await begins(person, "J")
         await person.sees("Comment on lines 5–6 of poem.txt", "Ctrl-T suggest a change")
         await person.presses("ctrl+t")
-        await person.sees("The agent is asked to write these lines instead:")
+        await person.sees("The agent will be asked to write these lines instead:")
         assert field(person, "suggestion").text == "LINE 5\nline 6"
         await person.presses("ctrl+s")
         assert isinstance(person.app.screen, CommentDialog), "a suggestion of the same lines says nothing"
@@ -225,7 +225,7 @@ async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repo
         await person.types("About this line")
         (repository / "poem.txt").write_text(poem(line_5="another", line_30="LINE 30"))
         await person.presses("ctrl+s")
-        await person.sees("These lines are not in the review as they were shown.")
+        await person.sees("These lines are no longer in the review as they were shown")
         assert field(person).text == "About this line"
         await person.presses("escape")
         await is_told(person, "Your comment is kept here")
@@ -253,7 +253,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
         await person.presses("escape")
         await is_told(person, "Your comment is kept here until you add it: c continues, d discards it.")
         await person.presses("g", "S")
-        await is_told(person, "Add or discard the comment that you are writing first. Nothing was sent.")
+        await is_told(person, "First add or discard the comment that you are writing.")
         assert current(person) == "poem.txt: LINE 30", "it leads to it"
         # It follows its lines, which move, and outlives the view.
         first = (await hunks(server, project))["poem.txt"][0]
@@ -376,7 +376,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
             assert "c comment" not in person.screen
             assert "▸" not in person.screen
             return
-        await person.sees("Drafts can be sent on a device that may start runs.")
+        await person.sees("Drafts can be sent from a device that may start runs.")
         await person.presses("escape")
         await is_told(person, "You can comment here. Decide on another device.")
         await begins(person)
@@ -396,7 +396,7 @@ async def test_two_people_comment_on_one_review(server: Server, repository: Path
         about = {"path": "poem.txt", "line": 30, "quote": "LINE 30\n", "text": "Theirs."}
         await client.ask("review_comment", about, project)
         await person.presses("y")
-        await is_told(person, "The comments have changed since you saw them. Nothing was sent.")
+        await is_told(person, "The comments have changed since you saw them, so they were not sent.")
         await person.sees("2 drafts")
         await person.comes(lambda: "Theirs." in view(person).text(), "the other comment")
         assert await prompts_of(server, project) == []
@@ -440,7 +440,7 @@ async def test_without_a_connection_nothing_typed_is_lost_and_all_is_done_once(t
             message(person).text = "Message"
             await person.sees("Message")
             await person.presses("ctrl+s")
-            await person.sees("The connection was lost before the answer came.")
+            await person.sees("The connection was lost before the server responded.")
             await person.presses("escape")
             async with serving(*arguments) as second:
                 person.app.client.connection.retry_now()
@@ -592,7 +592,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.sees("Write a message first.")
         message(person).text = "Capitals"
         await person.presses("ctrl+s")
-        await is_noted(person, "git or one of its hooks refused the commit. Nothing was committed.")
+        await is_noted(person, "git or one of its hooks refused the commit.")
         await person.sees("Output of git", "No capitals [red]please[/red]")
         assert git(repository, "rev-parse", "HEAD") == before
         await person.presses("escape")
@@ -602,7 +602,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.presses("tab", "down", "enter")
         await person.types("not..valid")
         await person.presses("ctrl+s")
-        await is_noted(person, "It is not a valid name of a branch. Nothing was committed.")
+        await is_noted(person, "This is not a valid branch name.")
         await person.presses("shift+tab", "up", "space", "ctrl+s")
         await person.sees("Committed 2 files on")
     assert git(repository, "rev-parse", "HEAD~1") == before

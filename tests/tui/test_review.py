@@ -117,11 +117,11 @@ WHOLE = hunk(kind="file", removed="")
         ({}, hunk(), ""),
         ({}, None, "The changes to this file are too large to show here."),
         ({"new_mode": "100755"}, hunk(kind="mode"), "The file was made executable."),
-        ({"old_mode": "100755"}, hunk(kind="mode"), "The file is not executable any more."),
+        ({"old_mode": "100755"}, hunk(kind="mode"), "The file is no longer executable."),
         (
             {"new_mode": "120000"},
             hunk(kind="mode"),
-            "The file was a regular file, and is a symbolic link now.",
+            "The file was a regular file and is now a symbolic link.",
         ),
         ({"change": "added", "old_mode": None}, WHOLE, "This is a new file."),
         ({"change": "added", "old_mode": None}, {**WHOLE, "added": ""}, "This is a new file. It is empty."),
@@ -147,10 +147,10 @@ def test_who_was_first_is_said() -> None:
         return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
 
     assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
-    assert words("HUNK_GONE", gone="h").startswith("This change is not in the review any more")
-    assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it.")
+    assert words("HUNK_GONE", gone="h").startswith("This change is no longer in the review")
+    assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it, so")
     assert words("REVIEW_CLASH", paths=["a.py", "b.py"]) == (
-        "This conflicts with what is at a.py, b.py now. Nothing was changed."
+        "This conflicts with the current state of a.py, b.py. Nothing was changed."
     )
     assert words("PROCESS_ACTIVE") == "The server's words."
 
@@ -159,9 +159,9 @@ def test_all_at_once_says_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
-        "1 of them has not been in view in full. Other changes to the same files stay.",
+        "You have not seen 1 of them in full. Other changes to the same files stay.",
     )
-    assert review_words.question("keep", 3, 3, "a.py")[1] == "None of them has been in view in full."
+    assert review_words.question("keep", 3, 3, "a.py")[1] == "You have not seen any of them in full."
 
 
 def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:

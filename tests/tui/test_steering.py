@@ -36,7 +36,7 @@ async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(se
 async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
-        await person.hears("On and on I talk")
+        await person.hears("I keep talking until")
         assert "Finished" not in person.history
         await person.sees("Working")
         await person.presses("escape", "s")
@@ -80,7 +80,7 @@ async def test_what_ends_with_a_schedule_is_said_beside_its_key(server: Server, 
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
-    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit no new runs start."
+    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit, new runs are refused."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
         person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})

@@ -43,7 +43,8 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
     for option in options.__struct_fields__:
         if option not in supported and getattr(options, option) != getattr(usual, option):
             raise AgentUnusable(
-                "VALIDATION_FAILED", f"options.{option}: {name} does not support this option. It was not started."
+                "VALIDATION_FAILED",
+                f"options.{option}: {name} does not support this option. The agent was not started.",
             )
 
 

@@ -115,7 +115,7 @@ class _Watched:
                 "Changes made so far are kept."
             )
             logger.warning(
-                "agent %d: %d MB of memory in use, %d MB is allowed: ended", self.pid, used // MB, limit // MB
+                "agent %d was ended: it used %d MB of memory, and %d MB is allowed", self.pid, used // MB, limit // MB
             )
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)

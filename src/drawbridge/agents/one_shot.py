@@ -137,7 +137,8 @@ class Turn:
             elif one.path is not None:
                 stored.append(one)
             else:
-                problem = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts no others. Nothing was sent."
+                only = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts only text files."
+                problem = f"{only} The prompt was not sent."
                 return [TurnEnded(ok=False, error=valid(problem), code="VALIDATION_FAILED")]
         self.turn_open = True
         self._out = with_paths("".join([*parts, text]), stored).encode()

@@ -161,7 +161,7 @@ class Process(asyncio.SubprocessProtocol):
         for line in self._lines.feed(data):
             self._handle(self._conversation.received(line))
         if self._lines.too_long:
-            self._fail(f"{self._name} sent a line of more than {LINE_LIMIT // 2**20} MB")
+            self._fail(f"{self._name} sent a line longer than {LINE_LIMIT // 2**20} MB")
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == STDOUT:

@@ -39,7 +39,7 @@ class Transition(NamedTuple):
 
 TABLE: Final = (
     Transition(State.OPEN, Step.DECIDE, State.DECIDED, "a person decides"),
-    Transition(State.OPEN, Step.WITHDRAW, State.WITHDRAWN, "nobody needs the decision any more"),
+    Transition(State.OPEN, Step.WITHDRAW, State.WITHDRAWN, "the decision is no longer needed"),
     Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
     Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
 )

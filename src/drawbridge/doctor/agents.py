@@ -34,7 +34,7 @@ def checks(directory: str) -> list[Check]:
     return [
         *versions,
         Check("agents that are not installed", lambda: absent(missing, directory, anything=bool(installed))),
-        Check("the modes of agents", lambda: modes(list(installed), directory)),
+        Check("the agents' modes", lambda: modes(list(installed), directory)),
     ]
 
 
@@ -87,7 +87,7 @@ def _modes(names: list[str], directory: str) -> Iterator[Finding]:
         if name in names and not permissions.asks:
             set_there = f" (mode {permissions.mode} in {permissions.file})" if permissions.mode else ""
             title = f"{catalog.title(name)} does not ask before it writes{set_there}."
-            todo = f"If you want to decide about changes first: `{own_command()} setup {name} --ask-mode`"
+            todo = f"To decide on changes first: `{own_command()} setup {name} --ask-mode`"
             yield finding("agent-does-not-ask", title, mode.unasked, todo)
 
 

@@ -152,9 +152,9 @@ def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
         "refused": f"{name} refuses connections, although its process is running.",
         "silent": f"{name} does not answer {agent} within {SECONDS:g} seconds.",
         "token": f"{name} refuses the token in {path}.",
-        "invalid": f"What answers on the port of {name} is not a bridge for {agent}.",
+        "invalid": f"The program that answers on the port of {name} is not a bridge for {agent}.",
     }
-    why = f"{agent} finds the bridge, but can't connect, so it opens no diffs."
+    why = f"{agent} finds the bridge, but can't connect, so it does not open diffs."
     return finding(f"bridge-{outcome}", titles[outcome], why, REPLACE)
 
 
@@ -166,7 +166,7 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
         title = catalog.title(agent)
         if not here:
             folders = ", ".join(folder for bridge in serving for folder in bridge.folders) or "no folder"
-            why = f"A {title} that is started here finds no editor."
+            why = f"{title} does not find an editor when it is started here."
             todo = "Start it in one of these folders, or start Neovim here."
             yield finding("bridge-outside", f"No bridge for {title} serves {directory}, only {folders}.", why, todo)
         elif len(here) > 1:

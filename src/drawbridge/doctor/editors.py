@@ -24,7 +24,7 @@ def check(directory: str) -> list[Finding]:
         if socket.state == "silent":
             title = f"The editor at {socket.path} {socket.problem}."
             why = "The guard can't know whether it has unsaved changes, so agents may overwrite them."
-            todo = "Answer the question that it shows. If it shows none, end that editor and start it again."
+            todo = "Answer the prompt that it shows. If it shows none, restart that editor."
             found.append(finding("editor-silent", title, why, todo))
     if unseen := editors.unseen(guard.socket_dir):
         place = os.path.dirname(unseen[0])

@@ -68,7 +68,7 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
         yield finding("hook-broken", title, UNPROTECTED, f"{again}. The hooks are in {guard.file}.")
     elif guard.state == "works" and guard.problem:
         title = f"{agent.title}'s hooks are from another version: {guard.problem}."
-        yield finding("hook-outdated", title, "Some functions are missing.", f"{again}.")
+        yield finding("hook-outdated", title, "Some features are missing.", f"{again}.")
     elif guard.state == "works" and guard.milliseconds > SLOW_MILLISECONDS:
         title = f"{agent.title}'s hooks answer slowly: a sample call took {guard.milliseconds / 1000:.1f} s."
         yield finding(

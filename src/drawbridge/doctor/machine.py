@@ -39,7 +39,7 @@ def checks() -> list[Check]:
 
 def git() -> list[Finding]:
     path = shutil.which("git")
-    why = "A server takes no checkpoints without it, so runs have no reviews."
+    why = "Without it, a server takes no checkpoints, so runs can't be reviewed."
     if path is None:
         return [finding("git-missing", "git was not found on PATH.", why, "Install git.")]
     try:
@@ -77,7 +77,7 @@ def known_settings() -> list[Finding]:
         try:
             settings.load(command, getattr(module, f"{command.title()}Settings"), {})
         except BadSetting as error:
-            why = f"`drawbridge {command}` does not start, or works with other settings than you expect."
+            why = f"`drawbridge {command}` does not start, or works with settings other than those you expect."
             title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
             found.append(finding("settings-invalid", title, why, f"Correct them in {settings.config_file()}."))
     return found
@@ -94,7 +94,7 @@ def other_drawbridge() -> list[Finding]:
         shown = (error.strerror or "it can't be run").lower()
     if shown == mine:
         return []
-    why = "Editors and terminals start that one. Parts of different versions may not work together."
+    why = "Editors and terminals start that one, and different versions may not work together."
     title = f"{path} is not this Drawbridge: this is {mine}, that is {shown or 'a program without a version'}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

@@ -52,4 +52,6 @@ def _safely(check: Check) -> list[Finding]:
 
 def _late(check: Check, seconds: float) -> Finding:
     title = f"Could not check {check.name} within {seconds:g} seconds."
-    return finding("check-late", title, "It hangs, or the machine is very busy.", "Try again when it is less busy.")
+    return finding(
+        "check-late", title, "The check hangs, or the machine is very busy.", "Try again when it is less busy."
+    )

@@ -187,18 +187,18 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
     host = urlsplit(page).hostname or ""
     own = "Restart the server: it renews its own certificate. You have to renew a certificate that you set with --cert."
     if error.verify_code == EXPIRED:
-        why = "Browsers and phones refuse the connection, or warn."
+        why = "Browsers and phones refuse the connection or show a warning."
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
     if error.verify_code == EARLY:
         why = "The clock of this machine is wrong, or was when the certificate was made."
         todo = "Compare the output of `date` with a phone, then restart the server."
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
-        why = "Browsers and phones refuse the connection, or warn, even if they trust the certificate."
+        why = "Browsers and phones refuse the connection or show a warning, even if they trust the certificate."
         todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`, or use another address."
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
-    why = "Phones that do not trust it either show a warning, and get no notifications."
+    why = "Phones that also don't trust it show a warning and get no notifications."
     todo = "Give --cert a file with the whole chain, or install its authority on the devices."
     return finding("server-certificate-untrusted", title, why, todo)
 

@@ -132,13 +132,13 @@ class Folder:
         return None
 
     async def save(self, path: str) -> None:
-        raise Refused(f"{path} is not open in an editor here. Nothing was saved.")
+        raise Refused(f"{path} is not open in an editor here.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
         """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
-            raise UnusableFile(f"There is no file {request.path}. Nothing was opened.")
+            raise UnusableFile(f"{request.path} does not exist.")
         at = content.find(request.start_text) if request.start_text else 0
         if request.focus:
             line = f":{content.count(chr(10), 0, at) + 1}" if request.start_text and at >= 0 else ""
@@ -167,7 +167,7 @@ class Folder:
         return None
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        raise Refused("No agent runs in a terminal here. Nothing was typed.")
+        raise Refused("No agent is running in a terminal here.")
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         """A folder asks for no review."""

@@ -128,8 +128,8 @@ class Neovim:
         revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(plugin.directory())])
         if revision != REVISION:
             raise Refused(
-                f"The Drawbridge plugin in this Neovim has protocol revision {revision}, this bridge {REVISION}. "
-                "Nothing was started. Update both to one version, then restart Neovim."
+                f"The Drawbridge plugin in this Neovim has protocol revision {revision}, but this bridge has "
+                "{REVISION}. Update both to the same version, then restart Neovim."
             )
         self._listener = listener
         answer = await self._ask("attach", channel=channel)

@@ -247,7 +247,7 @@ class Reviews:
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
-                f"{OPEN_LIMIT} proposals from this agent are already open. Nothing was opened; decide some first.",
+                f"{OPEN_LIMIT} proposals from this agent are already open. Decide on some of them first.",
                 "{agent} has too many proposals open. Answer this one in its terminal.",
             )
         decision = asyncio.get_running_loop().create_future()

@@ -38,11 +38,9 @@ REVIEW_SECONDS: Final = 60.0
 """The longest wait for the answer about a review: git looks at all files of a directory."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
-EARLIER: Final = (
-    "The agent server is an earlier version, which does not support reviews in editors. Update and restart it."
-)
-NO_ANSWER: Final = "The agent server has not answered in time. Run :DrawbridgeChanges to see what is left to decide."
-LOST: Final = "The connection to the agent server has ended. Run :DrawbridgeChanges to see what is left to decide."
+EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
+NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see what is left to decide."
+LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see what is left to decide."
 
 logger = logging.getLogger("drawbridge.server_link")
 
@@ -258,7 +256,7 @@ class ServerLink:
                 self._open.pop(id, None)
                 self._reviews.answer(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
-                problem = "The bridge beside the editor failed. Its log has the reason."
+                problem = "The editor's bridge failed. Its log has the reason."
                 tasks.start(
                     self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )

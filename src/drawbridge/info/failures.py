@@ -36,7 +36,7 @@ def problems(named: str | None) -> list[str]:
     often = "once" if len(found) == 1 else f"{len(found)} times"
     then = "let the call through" if how == "open" else "denied it"
     return [
-        f"The guard failed {often} in the last day. Most recently ({when[11:16]}, {agent}) it {then}: {what}. "
+        f"The guard failed {often} in the last day. Most recently ({when[11:16]}), for {agent}, it {then}: {what}. "
         f"{path} has the details."
     ]
 

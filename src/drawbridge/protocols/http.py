@@ -123,7 +123,7 @@ class HttpConnection:
 
         A request that is no valid WebSocket handshake is answered 400 or 426 and nothing is opened.
         """
-        assert self._asked is not None, "nobody asked for a WebSocket"
+        assert self._asked is not None, "there is no request to answer with a WebSocket"
         if not self._asked.upgrade:
             self.respond(426, "This path serves WebSockets only.", [("Upgrade", "websocket")])
             return []
@@ -145,7 +145,7 @@ class HttpConnection:
 
     def read_body(self) -> Sequence[Event]:
         """Accepts the request; its ``Body`` follows now or later."""
-        assert self._asked is not None, "nobody asked for anything"
+        assert self._asked is not None, "there is no request whose body could be read"
         method = self._asked.head.method
         if method in ("GET", "HEAD") and not self._bodyless:
             self.respond(400, f"A {method} request must not have a body.")

@@ -40,7 +40,7 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
     for given in projects:
         path = Path(given).expanduser()
         if not path.is_dir():
-            raise BadArgument("--project", f"{given} is not a directory. Nothing was changed.")
+            raise BadArgument("--project", f"{given} is not a directory.")
         found.append(str(path.resolve()))
     return Rights(scope, found or None, _lifetime(expires))
 
@@ -61,7 +61,7 @@ def revoke(data: Path, which: str) -> int:
     device = Devices(data).revoke(which)
     Audit(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
-        f"The token of {device.name} ({device.id}) was revoked; if connected, the device is disconnected within 5 seconds."
+        f"The token of {device.name} ({device.id}) was revoked; if connected, the device will be disconnected within 5 seconds."
     )
     return 0
 
@@ -166,7 +166,7 @@ def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> No
         rows += [("certificate", "SHA-256; compare it when the device asks")]
         rows += [("", server.fingerprint[:middle]), ("", server.fingerprint[middle + 1 :])]
     if server.authority and not server.loopback:
-        rows += [("to trust", f"{server.pages[0]}ca.crt: once it is installed, there are no more certificate warnings")]
+        rows += [("to trust", f"{server.pages[0]}ca.crt: install it to remove certificate warnings")]
     for name, text in rows:
         lines.append(
             f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"

@@ -524,4 +524,4 @@ class Bus:
                 handle(announced)
             except Exception:
                 kind = type(announced.event).__name__
-                logger.exception("%s: %s could not be given an event of type %s", announced.project_id, receiver, kind)
+                logger.exception("%s: %s failed to handle an event of type %s", announced.project_id, receiver, kind)

@@ -91,7 +91,7 @@ def show(
     else:
         rows.append(("token", ["not required: anyone on this machine can control the agents"]))
     if certificate is None:
-        rows.append(("TLS", ["off: on this machine only"]))
+        rows.append(("TLS", ["off; only clients on this machine can connect"]))
     else:
         made = "from --cert" if plan.certificate else "generated here; compare it when a client asks"
         rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))

@@ -78,9 +78,7 @@ def _plan(chosen: SetupSettings) -> Plan:
         try:
             here = Path.cwd()
         except FileNotFoundError:
-            raise BadSetting(
-                "The current directory was deleted. Nothing was changed. Change to another directory."
-            ) from None
+            raise BadSetting("The current directory was deleted. Change to another directory.") from None
         project = here if chosen.project else None
         if chosen.guard is None:
             return guard.plan_removal(chosen.target, project)

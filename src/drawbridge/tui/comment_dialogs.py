@@ -90,9 +90,9 @@ class CommentDialog(ModalScreen[None]):
         instead.display = has_suggestion
         instead.update(
             Content(
-                "The agent is asked to write these lines instead:"
+                "The agent will be asked to write these lines instead:"
                 if one.suggestion
-                else "The agent is asked to remove the lines. To replace them, write the new ones:"
+                else "The agent will be asked to remove the lines. To replace them, write the new ones:"
             )
         )
         gone = review_words.NOT_A_DRAFT if one.comment_id and draft is None else ""

@@ -166,9 +166,9 @@ def highest(file: File) -> int:
 def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
     """Why these can't be decided at once; empty if they can. ``more``: files that were not sent."""
     if more or any(part.hunk is None for part in shown):
-        return "All can’t be decided at once: some changes are not shown here."
+        return "You can’t decide on all at once: some changes are not shown here."
     if any(part.key in drafts for part in shown):
-        return "Finish or discard your edit to decide about all at once."
+        return "Finish or discard your edit to decide on all at once."
     return ""
 
 

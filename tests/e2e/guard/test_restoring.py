@@ -71,4 +71,4 @@ def test_what_was_never_replaced_can_not_be_put_back(rig: GuardedWorkstation) ->
     assert "nothing has been replaced" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
-    assert "There is no copy of poem.txt. Nothing was changed" in refused.stderr
+    assert "There is no copy of poem.txt. `drawbridge hook --restore` lists" in refused.stderr

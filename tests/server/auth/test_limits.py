@@ -183,7 +183,7 @@ async def test_wrong_codes_at_the_same_moment_are_counted_one_by_one(server: Ser
 
 async def outcome(entrance: Entrance, code: str, address: str) -> str:
     try:
-        await entrance.by_code(code, None, address)
+        await entrance.by_code(code, None, address, enters=True)
     except ClientError as error:
         return error.code
     return "paired"

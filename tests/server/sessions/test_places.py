@@ -79,7 +79,7 @@ async def test_nothing_is_read_or_changed_where_nothing_may_run(
     tmp_path: Path, command: str, data: dict[str, str]
 ) -> None:
     async with narrowed(tmp_path) as (server, project):
-        with pytest.raises(ClientError, match=r"Nothing was (done|read)") as refused:
+        with pytest.raises(ClientError) as refused:
             await server.does(Client(), command, project, **data)
         assert refused.value.code == "INVALID_PATH"
 

@@ -262,12 +262,12 @@ export class OpenReview {
   _wordsOf({ code, details, message }: RequestError, { hunks }: Wish): string {
     if (code === 'REVIEW_CLASH') {
       const paths = Array.isArray(details?.paths) ? details.paths.join(', ') : 'the files';
-      return `This conflicts with what is at ${paths} now. Nothing was changed.`;
+      return `This conflicts with the current state of ${paths}. Nothing was changed.`;
     }
     if (code !== 'HUNK_GONE') return message;
     if (!hunks && !details?.gone)
-      return 'The review has changed since you saw it. Nothing was changed. Read what is new, then decide again.';
-    return `${goneWords(details && { ...details, by: details.by && this._client.called(details) })} Nothing was changed.`;
+      return 'The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again.';
+    return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 
   // What the server says.
@@ -324,7 +324,7 @@ export class OpenReview {
           this._standings.delete(part.key);
           continue;
         }
-        if (!busy.value) note.value ||= isMine ? 'You decided this change.' : goneWords({ by: who });
+        if (!busy.value) note.value ||= isMine ? 'You decided on this change.' : goneWords({ by: who });
         isEditing.value = draft.value !== undefined;
         this._gone.push({ part: { ...part, isGone: true }, file });
       }

@@ -252,9 +252,7 @@ class AcpConversation:
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         if not self._ready and UNKNOWN_FLAG.search(words):
-            text = (
-                f"{self._name} does not support an option that it is started with ({words}): it is too old. Update it."
-            )
+            text = f"{self._name} is too old: it does not support an option that Drawbridge uses ({words}). Update it."
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a message.'}"
@@ -265,7 +263,7 @@ class AcpConversation:
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
         """Begins a turn, which waits until the session exists. Not while another turn is open."""
         if self._turn_open:
-            raise RuntimeError("one prompt at a time")
+            raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False
         self._prompt = (text, attachments)
         return self._send_prompt() if self._ready else []

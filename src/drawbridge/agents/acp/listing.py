@@ -73,7 +73,7 @@ class Listing:
         return [Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        raise RuntimeError("this process accepts no prompts")
+        raise RuntimeError("this process does not accept prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
         """Does nothing: this process asks nothing."""

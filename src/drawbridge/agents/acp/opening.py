@@ -192,8 +192,8 @@ class Opening:
             return None
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
-            text = f"{self._name} starts in mode {current[:100]}, which the owner of this server does not allow."
-            raise AgentUnusable("PERMISSION_DENIED", f"{text} It was not started.")
+            text = f"{self._name} starts in {current[:100]} mode, which the owner of this server does not allow."
+            raise AgentUnusable("PERMISSION_DENIED", f"{text} The agent was not started.")
         return other
 
     def current_mode(self) -> ModeChanged | None:
@@ -252,7 +252,7 @@ class Opening:
         known = self._launch.session_id if self._launch.resume else ""
         self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
         if not self.session_id:
-            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an id.")
+            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an ID.")
         self.opened = opened
 
     def _not_opened(self, fault: wire.Fault) -> AgentUnusable:

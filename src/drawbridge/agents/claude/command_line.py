@@ -111,7 +111,7 @@ def _check_text(name: str, value: str, strange: re.Pattern[str] = _CONTROL) -> N
     except UnicodeEncodeError:
         raise _unusable(name, "it is not valid Unicode") from None
     if size > LONGEST_ARGUMENT:
-        raise _unusable(name, f"it has {size:,} bytes; up to {LONGEST_ARGUMENT:,} can be given to the agent")
+        raise _unusable(name, f"it is {size:,} bytes; the limit is {LONGEST_ARGUMENT:,}")
 
 
 def _check_prose(name: str, value: str) -> None:
@@ -120,12 +120,12 @@ def _check_prose(name: str, value: str) -> None:
 
 def _check_word(name: str, value: str) -> None:
     if not _WORD.fullmatch(value):
-        raise _unusable(name, "it is not a name")
+        raise _unusable(name, "it is not a valid name")
 
 
 def _check_model(name: str, value: str) -> None:
     if not MODEL_NAME.fullmatch(value):
-        raise _unusable(name, "it is not the name of a model")
+        raise _unusable(name, "it is not a valid model name")
 
 
 def _check_rule(name: str, value: str) -> None:
@@ -137,7 +137,7 @@ def _check_rule(name: str, value: str) -> None:
         inside = depth > 0 or (sign == ")" and at == len(value) - 1)
         fits = fits and (inside or sign not in " ,)")
     if depth or not fits:
-        raise _unusable(name, f'{value[:80]!r} is not one rule, as "Bash(git log *)"')
+        raise _unusable(name, f'{value[:80]!r} is not a single rule, such as "Bash(git log *)"')
 
 
 def _check_directory(name: str, value: str) -> None:

@@ -465,7 +465,7 @@ class ClaudeConversation:
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
         """Begins a turn. Must not be called while another is open."""
         if self._prompt_id is not None:
-            raise RuntimeError("one prompt at a time")
+            raise RuntimeError("another prompt is still being processed")
         self._prompt_id = str(uuid.uuid4())
         self._interrupted = self._taken = self._begun_alone = False
         self._had_tasks, self._last_result = self._in_background, None

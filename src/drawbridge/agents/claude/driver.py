@@ -120,5 +120,5 @@ def agent(path: str | None) -> Claude:
 def in_use(users: Sequence[int]) -> str:
     """Why a resume is refused: two processes would write the same file unaware of each other."""
     shown = ", ".join(map(str, users[:3]))
-    text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
+    text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."
     return f"{text} Close it there, or fork the conversation."

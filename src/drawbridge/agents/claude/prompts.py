@@ -110,6 +110,6 @@ def _block(attachment: Attachment) -> dict[str, Any]:
     if text is None:
         shown = valid(attachment.name or "one of them")
         problem = f"{shown} ({kind}) is neither an image (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
-        raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.")
+        raise BadArgument("attachments", f"{problem} The prompt was not sent.")
     source = {"type": "text", "media_type": "text/plain", "data": text}
     return {"type": "document", "source": source, "title": valid(attachment.name or "attachment")}

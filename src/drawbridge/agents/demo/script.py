@@ -157,7 +157,7 @@ class Agent:
                     self._tell(f"Line {line + 1}", pace=0)
                 return "Said."
             case "/slow":
-                text = " ".join(["On and on I talk, and wait for you to interrupt me."] * 50)
+                text = " ".join(["I keep talking until you interrupt me."] * 50)
                 return self._tell(text, pace=(number or 20) / text.count(" "))
             case "/ask":
                 return self._ask()

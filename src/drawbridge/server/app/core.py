@@ -192,9 +192,7 @@ class Core:
         """An image that a prompt of the history names."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
-            raise ClientError(
-                "BLOB_NOT_FOUND", "The history does not contain this image any more.", field="data.blob_id"
-            )
+            raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
 
     def asks(self, agent: str) -> bool:
@@ -204,13 +202,13 @@ class Core:
     def _session_in_place(self, project_id: str) -> Session:
         """A session of either kind, whose directory may be read and written now. Raises ``ClientError``."""
         session = self.all_sessions.get(project_id)
-        self.context.check_place(session.path, "Nothing was done.")
+        self.context.check_place(session.path)
         return session
 
     def _in_place(self, project_id: str) -> ManagedSession:
         """A project whose directory may be read and written now. Raises ``ClientError``."""
         project = self.projects.get(project_id)
-        self.context.check_place(project.path, "Nothing was done.")
+        self.context.check_place(project.path)
         return project
 
     # Projects.
@@ -339,7 +337,7 @@ class Core:
         if not parts:
             if not kept:
                 raise no_session()
-            text = "Only the agent itself stores this session. Drawbridge has no copy of it, so nothing was deleted."
+            text = "Only the agent itself stores this session. Drawbridge has no copy of it to delete."
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
         trash = await asyncio.to_thread(self.projects.trash_file, project)
         is_current = parts[-1] is every[-1]
@@ -418,7 +416,7 @@ class Core:
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
         path = self.all_sessions.get(project_id).path
-        await asyncio.to_thread(self.context.check_place, path, "Nothing was read.")
+        await asyncio.to_thread(self.context.check_place, path)
         root, data = await asyncio.to_thread(lambda: (path.resolve(), self.context.places.data.resolve()))
         return files.Project(root, data, self._privacy)
 
@@ -433,10 +431,10 @@ class Core:
         if known is not None:
             return known
         if command.steer and (command.agent is not None or command.options != Options()):
-            text = "A message into the active run can't change the agent or its options. Nothing was sent."
+            text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
         attachments = [
             Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
             for one in command.attachments
@@ -542,7 +540,7 @@ class Core:
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
         if files.image_type(data[:64]) is None:
-            text = "The file can't be shown: it has the name of an image but is not one."
+            text = "The file can't be shown: it has an image's file extension but is not an image."
             raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
         return data
 
@@ -582,7 +580,7 @@ class Core:
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
         session = self._session_in_place(command.project_id)
         if not isinstance(session, TerminalSession):
-            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         try:
             return await session.reviewed.withdraw_comments(client, session.id)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -596,7 +594,7 @@ class Core:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
-            raise ClientError("VALIDATION_FAILED", "data.message: it is empty. Nothing was committed.", "data.message")
+            raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
         try:
             return await project.commit_review(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -608,7 +606,7 @@ class Core:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
         if command.pull_request is not None and not command.pull_request.title.strip():
-            text = "data.pull_request.title: it is empty. Nothing was pushed."
+            text = "data.pull_request.title: it is empty."
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         try:
             return await project.push_review(command, client)
@@ -680,7 +678,7 @@ class Core:
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
             where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
-            text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
+            text = f"This conversation is open {where}. Close it there, or fork it (session_fork)."
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
     async def permission_response(

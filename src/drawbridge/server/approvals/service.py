@@ -145,7 +145,7 @@ class Approvals:
         try:
             seq = self._write(resolved, by)
         except DrawbridgeError as error:
-            logger.error("%s: the decision about %s could not be written: %s", self._project_id, approval_id, error)
+            logger.error("%s: the decision on %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
             text = f"{refused.text} The agent did not receive the answer, and the request stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
@@ -183,12 +183,12 @@ class Approvals:
         """The open approval with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = "This agent does not accept a changed input. The request stays open: allow it unchanged, or deny it."
+            text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
         if decision.allow and approval.request.kind == "question" and not _has_answers(decision.updated_input):
-            text = "The questions have no answers. The request stays open: send the input with answers, or deny it."
+            text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
 

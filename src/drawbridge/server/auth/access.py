@@ -99,9 +99,7 @@ def owner_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(
-            f"{path} does not contain a token. Nothing was started. Remove the file; the server creates a new one."
-        )
+        raise BadSetting(f"{path} does not contain a token. Remove the file, and the server will create a new one.")
     return token
 
 
@@ -243,14 +241,14 @@ class Access:
             return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
-            text = "The server can't save the new device. Nothing was done. Its log has the reason."
+            text = "The server could not save the new device. Its log has the reason."
             raise ClientError("FILE_OPERATION", text) from None
 
     def nonce(self) -> str:
         """Raises ``ClientError`` if the server does not accept SSH keys."""
         if self._keys is None:
             raise ClientError(
-                "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can change that: --authorized-keys."
+                "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can allow them with --authorized-keys."
             )
         return secrets.token_urlsafe(32)
 
@@ -268,7 +266,7 @@ class Access:
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
                 "The signature is for a host name or port that is not this server's. Connect to the server's own port: "
-                "a tunnel needs the same port at both ends, and any other address has to be a --public-host."
+                "a tunnel needs the same port at both ends, and any other address must be set with --public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
@@ -282,7 +280,7 @@ class Access:
             text = "This challenge was not signed with a key that the owner has authorized."
             if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
                 text = (
-                    "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "
+                    "The signature has an earlier format (drawbridge-login-v1), which does not name the server's "
                     "certificate. Update the client."
                 )
             raise ClientError("SIGNATURE_WRONG", text, "data.signature")
@@ -293,7 +291,7 @@ class Access:
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:
-            logger.info("a signature is refused: %s", error)
+            logger.info("refused a signature: %s", error)
             return None
 
     def refusal_of(self, identity: Identity) -> ClientError | None:

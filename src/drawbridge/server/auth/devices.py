@@ -156,9 +156,7 @@ class Devices:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
                     file.devices[place] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[place]
-            raise BadArgument(
-                "NAME", f"no device {which!r} has a token. Nothing was changed; see `drawbridge token list`."
-            )
+            raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
 
     # for the server
 
@@ -217,7 +215,7 @@ class Devices:
                 return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    text = f"{self._path} is being changed by another process. Nothing was changed; try again."
+                    text = f"{self._path} is being changed by another process. Try again."
                     raise NotPrivate(text) from None
                 time.sleep(0.01)
 
@@ -227,13 +225,11 @@ class Devices:
         except FileNotFoundError:
             return File([], [])
         except OSError as error:
-            raise BadSetting(f"{self._path} can't be read: {error.strerror}. Nothing was changed.") from None
+            raise BadSetting(f"{self._path} can't be read: {error.strerror}.") from None
         try:
             return msgspec.json.decode(data, type=File)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise BadSetting(
-                f"{self._path} is damaged. Nothing was changed; remove it, and give each device a new token."
-            ) from None
+            raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
@@ -281,7 +277,7 @@ def valid_names(file: File) -> set[str]:
 
 
 def wrong_token() -> ClientError:
-    return ClientError("UNAUTHORIZED", "The token is missing or wrong. Nothing was done.")
+    return ClientError("UNAUTHORIZED", "The token is missing or wrong.")
 
 
 def refusal_of(device: Device | None) -> ClientError | None:
@@ -304,10 +300,10 @@ def added(
     made_by: str | None = None,
 ) -> tuple[Device, str]:
     if not is_name(name):
-        raise BadArgument("NAME", "must be 1 to 60 printable characters. Nothing was changed.")
+        raise BadArgument("NAME", "must be 1 to 60 printable characters.")
     at = now()
     if name in valid_names(file):
-        raise BadArgument("NAME", f"a device {name!r} already exists. Nothing was changed; revoke that one first.")
+        raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")
     secret = secrets.token_urlsafe(32)
     device = Device(
         id=secrets.token_hex(4),
@@ -353,7 +349,7 @@ def new_code(
     Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is not.
     """
     if name is not None and not is_name(name):
-        raise BadArgument("--name", "must be 1 to 60 printable characters. Nothing was changed.")
+        raise BadArgument("--name", "must be 1 to 60 printable characters.")
     code = "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
     at = now()
     own = maker.device_id if maker is not None else None
@@ -416,7 +412,7 @@ def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
             "PAIRING_WRONG",
-            "The pairing code is not valid. Nothing was done. Check the code and try again.",
+            "The pairing code is not valid. Check the code and try again.",
             "data.code",
         )
     if hits[0][1].used:

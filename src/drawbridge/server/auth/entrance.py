@@ -156,9 +156,9 @@ class Entrance:
         with self._counted(address):
             return self._access.identify(token)
 
-    async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
-        """Pairs a device. Returns it and its token: there is room for it if it is admitted at once. Raises ``ClientError``; the
-        code is valid still if there is no room."""
+    async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
+        """Pairs a device. Returns it and its token. ``enters``: the device is to be admitted at once, so there has to be room for
+        it. Raises ``ClientError``; the code is valid still if there is no room."""
         key = place(address)
         # One after the other: a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -167,7 +167,8 @@ class Entrance:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
                 # Before the code is used up: a device that is refused can try again with it.
-                with self._place_for_newcomer(address), self._counted(address, short=True):
+                room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
+                with room, self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
             except ClientError as error:
                 if error.code == "PAIRING_WRONG":
@@ -273,7 +274,7 @@ class Entrance:
             self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
             logger.warning(
-                "%s (%s) keeps sending requests that it is not allowed to send: further ones are not logged for now",
+                "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
                 address,
                 by,
             )
@@ -283,7 +284,7 @@ class Entrance:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
             self._warned_of_proxy = True
             logger.warning(
-                "a proxy on this machine forwards requests: they are not limited by address. Name it with --trusted-proxy %s",
+                "requests through a proxy on this machine are not limited by address. Name the proxy with --trusted-proxy %s",
                 head.peer,
             )
 
@@ -365,7 +366,7 @@ class Entrance:
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
             self.note("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
-        text = f"Too many {what}. Nothing was done; try again in {seconds} s."
+        text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
     def _note_refusal(self, **fields: Any) -> None:
@@ -373,7 +374,7 @@ class Entrance:
         if refused is None:
             self.note("refused", **fields)
         elif refused.first:
-            logger.warning("connections from very many addresses are refused: further ones are not logged for now")
+            logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
 
     def note(self, event: str, **fields: Any) -> None:

@@ -87,7 +87,7 @@ def check_only(identity: Identity, command: commands.Command, what: str) -> None
         command.remember or command.updated_input is not None or command.updated_input_blob is not None
     )
     if about != identity.only or not plain:
-        text = f"{what}: the token of a notification is for one decision alone. Nothing was done."
+        text = f"{what}: a notification's token is valid for one decision only."
         raise ClientError("OUT_OF_SCOPE", text, details={"scope": identity.scope, "needed": DECIDES})
 
 
@@ -132,5 +132,5 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def out_of_scope(identity: Identity, needed: Scope, what: str, field: str | None = None) -> ClientError:
-    text = f"{what} requires the {needed} scope; {identity.name} has {identity.scope}. Nothing was done."
+    text = f"{what} requires the {needed} scope; {identity.name} has {identity.scope}."
     return ClientError("OUT_OF_SCOPE", text, field, details={"scope": identity.scope, "needed": needed})

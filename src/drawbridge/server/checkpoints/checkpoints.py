@@ -59,9 +59,9 @@ T = TypeVar("T")
 LARGEST_LIST: Final = 200_000
 """Bytes of the list of files, as JSON: it fits into a frame together with the diff."""
 
-NO_REPOSITORY: Final = "The project is not in a git work tree, so the changes that runs made are not known."
+NO_REPOSITORY: Final = "The project is not in a git work tree, so changes made by runs can't be determined."
 NO_GIT: Final = (
-    "git is not installed on the server's machine, so the changes that runs made are not known. Install git."
+    "git is not installed on the server's machine, so changes made by runs can't be determined. Install git."
 )
 
 NAMED: Final = 5
@@ -762,8 +762,8 @@ def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
     if lost:
         names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
         raise NoCheckpoint(
-            f"The run can't be reverted: a git filter (such as LFS) stores {names}, and of such files only the smallest "
-            f"{FILTERED_BYTES // MB} MB are kept. Nothing was changed. Restore the files with git."
+            f"The run can't be reverted: a git filter (such as LFS) stores {names}, and checkpoints contain only the "
+            f"smallest {FILTERED_BYTES // MB} MB of such files. Restore the files with git."
         )
 
 

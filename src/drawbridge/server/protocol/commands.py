@@ -553,7 +553,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
     request = requests.get(envelope.type)
     if request is None:
         shown = envelope.type[:LONGEST_NAME]
-        raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type. Nothing was done.", "type")
+        raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type.", "type")
     try:
         # Clients that follow the specification's own code send "data": null if there are no fields.
         data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
@@ -585,16 +585,15 @@ def request_id_of(text: str) -> str | None:
 
 def _set_project(command: InProjects, beside: str) -> None:
     if beside and command.project_id and beside != command.project_id:
-        text = "project_id: the message and its data name different projects. Nothing was done. Send the id once."
+        text = "project_id: the message and its data name different projects. Send the ID once."
         raise ClientError("VALIDATION_FAILED", text, "project_id")
     command.project_id = beside or command.project_id
     if not command.project_id and isinstance(command, ProjectCommand):
-        raise ClientError("VALIDATION_FAILED", "project_id: it is missing. Nothing was done.", "project_id")
+        raise ClientError("VALIDATION_FAILED", "project_id: it is missing.", "project_id")
 
 
 def _no_json() -> ClientError:
-    text = "The message can't be parsed: it must be a JSON object of valid Unicode text, not nested too deeply. "
-    text += "Nothing was done."
+    text = "The message can't be parsed: it must be a JSON object of valid Unicode text, not nested too deeply."
     return ClientError("JSON_PARSING", text)
 
 
@@ -613,9 +612,9 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
         field = f"{field}.{named[2][:LONGEST_NAME]}"
         problem = "it is missing" if missing else "the field is not known"
         if not missing and place and where == ".options`":
-            return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known. Nothing was done.", field)
+            return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known.", field)
     elif not field:
         return _no_json()
     field = field.removeprefix(".")
     problem = problem.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
-    return ClientError("VALIDATION_FAILED", f"{field}: {problem}. Nothing was done.", field)
+    return ClientError("VALIDATION_FAILED", f"{field}: {problem}.", field)

@@ -149,7 +149,7 @@ async def commit(
         filtered = [await filtered_of(git, commit) for commit in (base, files_now)]
         paths = frozenset().union(*(one.read | one.unread for one in filtered)) & kept.keys()
         if paths:
-            text = "a git filter (such as LFS) stores some of the files, which only a commit in your shell can apply"
+            text = "some of the files use a git filter (such as LFS), which only a commit in your shell can apply"
             raise Blocked("filter", text, list(map(shown_path, paths)))
         before = await differences(git, await _tree_of(git, head), base)
         new = await _merged(
@@ -178,7 +178,7 @@ async def _check_name(git: Git, branch: str) -> None:
     if not branch.startswith("-") and branch != "HEAD" and "\0" not in branch:
         code, _, _ = await git.run("check-ref-format", f"refs/heads/{branch}")
     if code:
-        raise BadBranch("It is not a valid name of a branch.", exists=False)
+        raise BadBranch("This is not a valid branch name.", exists=False)
     code, _, _ = await git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
     if not code:
         raise BadBranch("A branch with this name already exists.", exists=True)
@@ -235,7 +235,7 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
             if not same(found, versions[1]):
                 new[path] = found
     if overlapping:
-        text = "there are other changes that are not committed in the same lines, or the whole file is not committed"
+        text = "the same lines have other uncommitted changes, or the whole file is uncommitted"
         raise Blocked("overlap", text, overlapping)
     return await with_contents(git, new)
 
@@ -247,7 +247,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
     try:
         made = await asyncio.to_thread(_create, lock)
     except FileExistsError:
-        text = "another git command is at work in the repository, or was killed (index.lock exists)"
+        text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
         await git.remove_at_end(lock)  # also if the server is killed

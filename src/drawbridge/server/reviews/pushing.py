@@ -199,7 +199,7 @@ def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
     if len(installed) == 1:
         return next(iter(installed)), ""
     if installed:
-        return None, f"gh and glab are installed, and {host or 'the remote'} could be for either"
+        return None, f"both gh and glab are installed, and either could be right for {host or 'the remote'}"
     return None, "neither gh nor glab is installed on the server's machine"
 
 

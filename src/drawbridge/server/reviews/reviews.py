@@ -425,8 +425,8 @@ class Review:
         if lost:
             names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
             raise NoCheckpoint(
-                f"The change can't be undone: a git filter (such as LFS) stores {names}, and the content before the change is "
-                "not known. Nothing was changed. Restore the files with git."
+                f"The change can't be undone: a git filter (such as LFS) stores {names}, and their previous content "
+                "is not known. Restore the files with git."
             )
 
 

@@ -147,7 +147,7 @@ def checked_mode(
 def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.model") -> str:
     """Raises ``ClientError`` (VALIDATION_FAILED, PERMISSION_DENIED)."""
     if model and not MODEL_NAME.fullmatch(model):
-        text = f'{field}: it is not the name of a model, such as "opus". Nothing was done.'
+        text = f'{field}: it is not a valid model name, such as "opus".'
         raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
         raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
@@ -158,9 +158,7 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
     """Raises ``ClientError`` (PERMISSION_DENIED) outside of the hours in which agents may be started."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
-        raise ClientError(
-            "PERMISSION_DENIED", f"The owner lets agents run from {first}:00 to {last}:00. Nothing was started."
-        )
+        raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
 
 
 def check_allowed(
@@ -187,10 +185,10 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
                 pass
             case {"type": "setMode", "mode": str() as mode}:
                 if not mode_fits(ceilings, mode):
-                    yield f"the mode {mode[:100]}"
+                    yield f"the {mode[:100]} mode"
             case {"type": "addDirectories", "directories": list() as directories}:
                 if not all(isinstance(path, str) and usable(path) for path in directories):
-                    yield "directories outside the allowed ones"
+                    yield "directories that are not allowed"
             case _ if ceilings.tools or not _all_modes(ceilings):
                 yield "a suggestion that it does not understand"
 
@@ -285,9 +283,7 @@ def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
 
 
 def _denied(name: str, why: str, field: str = "") -> ClientError:
-    return ClientError(
-        "PERMISSION_DENIED", f"{name} {why}. Nothing was started.", field=field or f"data.options.{name}"
-    )
+    return ClientError("PERMISSION_DENIED", f"{name} {why}.", field=field or f"data.options.{name}")
 
 
 def is_open(hours: tuple[int, int], hour: int) -> bool:
@@ -358,6 +354,6 @@ def _exceeded(name: str, limit: float, spent: float) -> ClientError:
     again = "" if name == "project" else " Agents run again after midnight, by the server's clock."
     return ClientError(
         "BUDGET_EXCEEDED",
-        f"The owner's budget for {whose}, ${limit:g}, is used up. Nothing was started.{again}",
+        f"The owner's budget for {whose}, ${limit:g}, is used up.{again}",
         details={"budget": name, "limit_usd": limit, "spent_usd": round(spent, 6)},
     )

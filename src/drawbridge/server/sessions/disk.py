@@ -110,7 +110,8 @@ class Disk:
             if used + more > limit or used >= limit:
                 text = (
                     f"{what} {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
-                    "No run continues until the owner raises the limit, deletes old history (--keep-mb), or deletes projects."
+                    "New runs are refused until the owner raises the limit, deletes old history (--keep-mb), or deletes "
+                    "projects."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None
@@ -123,13 +124,15 @@ class Disk:
         with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = f"Only {free // MB} MB of the server's disk is free. Nothing was started; free some space there."
+                text = f"Only {free // MB} MB of the server's disk is free, so the run was not started. Free some space there."
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:
         """For people, without a path."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no new runs start." for id in full]
+        return [
+            f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full
+        ]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)
@@ -148,7 +151,7 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "no new runs start." if at == 1 else "at the limit no new runs start."
+                then = "new runs are refused." if at == 1 else "at the limit, new runs are refused."
                 what = f"The history of {id}" if id else WHOLE
                 text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)

@@ -156,4 +156,4 @@ async def _fitting(
 
 
 def _not_compared(why: str) -> ClientError:
-    return ClientError("FILE_NOT_COMPARED", f"The changes of the file are not known: {why}.", field="data.path")
+    return ClientError("FILE_NOT_COMPARED", f"The file's changes can't be determined: {why}.", field="data.path")

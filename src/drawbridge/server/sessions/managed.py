@@ -232,7 +232,7 @@ class ManagedSession(Session):
         if known is not None:
             return self._accepted(known)
         if run is None or run.state not in (State.RUNNING, State.ASKING):
-            text = "No run is active that the message could be sent into. Nothing was sent. Send it as a prompt."
+            text = "There is no active run to add the message to. Send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text)
         self._context.disk.check(self.id)
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
@@ -247,10 +247,10 @@ class ManagedSession(Session):
         try:
             self._worker.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not working now. Nothing was sent. Try again in a moment, or send it as a prompt."
+            text = "The agent is not working now. Try again in a moment, or send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
-            text = f"The message could not be sent into the run: {error}. Nothing was sent. Send it as a prompt."
+            text = f"The message could not be added to the current run: {error}. Send it as a prompt instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
@@ -295,13 +295,11 @@ class ManagedSession(Session):
         reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then.
         """
         if self.busy and not queue:
-            raise ClientError(
-                "PROCESS_ACTIVE", "The agent is already working in this project. Nothing was started.", retryable=True
-            )
+            raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
         if len(self.queue) >= self._context.limits.queue:
             raise ClientError(
                 "RESOURCE_LIMIT",
-                "The queue of this project is full. Nothing was added. Try again after the next run.",
+                "The queue of this project is full. Try again after the next run.",
                 retryable=True,
             )
         self._context.disk.check(self.id)
@@ -662,7 +660,9 @@ class ManagedSession(Session):
         efforts = {level for model in self._agent_offers.models for level in model.efforts}
         if effort not in efforts:
             named = (
-                f"The agent's levels are {', '.join(sorted(efforts))}." if efforts else "The agent has reported none."
+                f"The agent's effort levels are {', '.join(sorted(efforts))}."
+                if efforts
+                else "The agent has reported none."
             )
             raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
 
@@ -677,7 +677,7 @@ class ManagedSession(Session):
         self._check_kept()
 
     def _at_work(self) -> ClientError:
-        text = "The agent is working in this project. Nothing was changed."
+        text = "The agent is working in this project."
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
@@ -685,8 +685,7 @@ class ManagedSession(Session):
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being reverted or reviewed, or a session is being deleted. Nothing was changed. "
-                "Try again in a moment.",
+                "Changes are being reverted or reviewed, or a session is being deleted. Try again in a moment.",
                 retryable=True,
             )
 
@@ -815,7 +814,7 @@ class ManagedSession(Session):
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
         if len(msgspec.json.encode(report)) > LONGEST_REPORT:
-            logger.warning("%s: %s of the agent is too large and is not shown", self.id, type(report).__name__)
+            logger.warning("%s: the agent's %s is too large and is not shown", self.id, type(report).__name__)
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
@@ -881,7 +880,7 @@ class ManagedSession(Session):
         self._resets += 1
         try:
             if self._resets > MOST_RESETS:
-                raise base.AgentRefused("it was reset too often")
+                raise base.AgentRefused("it was reset too many times")
             await self._worker.set_mode(usual)
         except base.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"

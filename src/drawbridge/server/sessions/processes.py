@@ -87,7 +87,7 @@ class Running:
         try:
             write_private(str(self._file), msgspec.json.encode(list(self._entries.values())) + b"\n")
         except NotPrivate as error:
-            logger.error("the running agents can't be recorded for the case of a crash: %s", error)
+            logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
         """Ends the processes that an earlier server has left. Blocking; before the first agent is started."""
@@ -98,9 +98,9 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning("process %d (%s), left by an agent of a server that crashed, was ended", pid, name)
+                logger.warning("ended process %d (%s), which an agent of a crashed server had left behind", pid, name)
         if left:
-            logger.error("processes %s, left by an agent of a server that crashed, can't be ended", left)
+            logger.error("processes %s, which an agent of a crashed server left behind, can't be ended", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 
@@ -111,7 +111,7 @@ class Running:
             pass
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.error(
-                "%s can't be read (%s): processes that a crash has left are not searched for",
+                "%s can't be read (%s): not searching for processes that a crash left behind",
                 FILE,
                 type(error).__name__,
             )

@@ -169,7 +169,7 @@ class Projects:
         """Creates a project for an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
         async with self._adding:
             taken = [project.path for project in self]
             real = await asyncio.to_thread(self._context.places.resolve, path, taken)
@@ -267,7 +267,7 @@ class Projects:
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
                     logger.warning(
-                        "the disk is full: %s of the deleted %s are dropped early", folder.name, deleted.name
+                        "the disk is full: removing the %s of the deleted %s early", folder.name, deleted.name
                     )
                     shutil.rmtree(folder, ignore_errors=True)
 

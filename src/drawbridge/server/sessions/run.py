@@ -150,7 +150,7 @@ class RunQueue:
         for run in self._runs:
             if run.id == run_id:
                 return run
-        text = "This prompt is not in the queue: its run has begun or ended, or it was removed. Nothing was changed."
+        text = "This prompt is not in the queue: its run has begun or ended, or it was removed."
         raise ClientError("PROMPT_NOT_QUEUED", text, field="data.run_id")
 
     def add(self, run: Run, *, first: bool = False) -> None:

@@ -284,5 +284,5 @@ def no_session() -> ClientError:
 
 def _unusable(session: Session, error: Exception) -> ClientError:
     logger.error("%s: its index can't be read: %s", session.id, error)
-    text = "The index of a history can't be read now. It is built again; try again in a moment."
+    text = "A history's index can't be read and is being rebuilt. Try again in a moment."
     return ClientError("FILE_OPERATION", text, retryable=True)

@@ -40,7 +40,7 @@ LONGEST_ERROR = 2_000
 LOOK_SECONDS: Final = 60.0
 """Seconds between two looks at the time of what is scheduled: the wall clock may be set, and the machine may sleep."""
 
-DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
+DEFECT: Final = "The run was ended because of an internal server error. The server's log has the details."
 
 NOBODY_ASKED = "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
 
@@ -103,7 +103,7 @@ class _Listener:
 
 
 def _last_words(code: int, stderr: str) -> str:
-    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and without output."
+    return stderr.strip()[-LONGEST_ERROR:] or f"It exited with code {code} without output."
 
 
 class _Continued(Struct, frozen=True):
@@ -240,7 +240,7 @@ class Worker:
         logger.error("%s: the agent could not be started: internal error", self.id, exc_info=error)
         return {
             "code": "INTERNAL_ERROR",
-            "message": "The agent could not be started: an internal error. The server's log has the details.",
+            "message": "The agent could not be started because of an internal error. The server's log has the details.",
         }
 
     async def is_lost(self, agent: str, memory: Memory) -> bool:
@@ -264,7 +264,7 @@ class Worker:
         )
         self._had_files = self._files.is_dir()
         if agent not in self._context.agents:
-            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
+            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
         self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:

@@ -240,7 +240,7 @@ class History:
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
-            raise NotPrivate(f"{path} is a symbolic link. A history needs its own directory. Nothing was written.")
+            raise NotPrivate(f"{path} is a symbolic link. A history needs its own directory.")
         make_private_directory(path)
         try:
             return cls(Catalogue(path), fsync, symlink)
@@ -307,7 +307,7 @@ class History:
             except OSError as error:
                 raise HistoryNotWritten(
                     f"The message could not be written into the project's history: {_why(error)}. No part of it was "
-                    "stored; the history is unchanged. Fix the cause; new messages are then stored.",
+                    "stored; the history is unchanged. Fix the cause; new messages will then be stored.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record

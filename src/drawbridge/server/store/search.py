@@ -261,7 +261,7 @@ class Index:
         self._damages += 1
         if self._damages > MOST_DAMAGES:
             raise error
-        logger.warning("the index of %s is damaged and is built again: %s", self._name, error)
+        logger.warning("rebuilding the damaged index of %s: %s", self._name, error)
         self._remove()
 
     @property
@@ -282,7 +282,7 @@ class Index:
                 with self._opened() as db:
                     more = self._update(db)
             except _Outdated as outdated:
-                logger.info("the index of %s is built again: %s", self._name, outdated)
+                logger.info("rebuilding the index of %s: %s", self._name, outdated)
                 self._remove()
                 return True
             except sqlite3.DatabaseError as error:
@@ -306,7 +306,7 @@ class Index:
                 raise HistoryNotWritten(f"The index of {self._name} can't be removed: {error.strerror}.") from None
             if os.path.lexists(self._path):
                 raise HistoryNotWritten(
-                    f"The index of {self._name} can't be removed. Nothing of its history was removed."
+                    f"The index of {self._name} can't be removed, so its history was not removed either."
                 )
             self._paused = True
         try:

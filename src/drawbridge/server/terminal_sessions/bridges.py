@@ -140,7 +140,7 @@ class Bridges:
             case wire.ReviewListRequest():
                 self._reviews.list_reviews(editor, line)
             case wire.Hook():
-                raise ValueError("a hook's line at a bridge's connection")
+                raise ValueError("received a hook message on a bridge connection")
 
     def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:

@@ -45,7 +45,7 @@ an error of git."""
 CLOSE_SECONDS: Final = 3.0
 """Seconds that the shutdown waits for checkpoints: the agent continues, and the review begins with the one before its run."""
 
-AT_WORK: Final = "An agent is working in this directory. Nothing was changed."
+AT_WORK: Final = "An agent is working in this directory."
 
 PATH: Final = "path"
 """The file with the path of the directory."""
@@ -159,7 +159,7 @@ class ReviewedDirectory:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
         except TimeoutError:
-            text = "%s: the agent did not wait any longer for the checkpoint before its run, which may contain its first edit"
+            text = "%s: the agent stopped waiting for the checkpoint before its run, which may contain its first edit"
             logger.warning(text, self.path)
             self._ready.set()
 
@@ -291,9 +291,9 @@ class ReviewedDirectory:
         await self._prepare()
         left = self.comments.left
         if left is None or not left.is_open:
-            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         if left.state == "given":
-            raise ClientError("COMMENT_GONE", "The comments are on their way to the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "The comments are already on their way to the agent.")
         self.comments.withdraw(asker.name)
         return await self._reviewing.get(session)
 

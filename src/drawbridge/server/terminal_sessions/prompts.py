@@ -62,15 +62,15 @@ JOINERS: Final = "\u200c\u200d"
 """Characters that change how letters look. With other invisible ones Claude Code requires a second Enter."""
 
 ELSEWHERE: Final = (
-    "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
-    "answered, and a fork of the session continues in a project on this server."
+    "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
+    "continue it in a project on this server."
 )
 
-HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended. Nothing was sent."
+HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended."
 
 ABOVE: Final = (
     "This agent was started with more permissions than the owner of this server lets clients use. "
-    "Nothing was typed. Fork the session: the copy runs within the limits."
+    "Fork the session: the copy runs within the limits."
 )
 
 
@@ -240,7 +240,9 @@ class Prompts:
         """Types a prompt. Returns the turn that the agent will have started with it. Raises ``ClientError``; nothing was typed
         then."""
         if self._sending is not None and not self._sending.done():
-            raise ClientError("PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Nothing was typed.")
+            raise ClientError(
+                "PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment."
+            )
         self._check()
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
@@ -263,13 +265,10 @@ class Prompts:
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if session.phase == "waiting":
-            text = (
-                "The agent is waiting for a decision, and pressing Enter would answer it. Nothing was typed; answer its "
-                "request first."
-            )
+            text = "The agent is waiting for a decision, and pressing Enter would answer it. Answer its request first."
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
-            raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
+            raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")
 
     async def _send(self, sent: Sent, pid: int | None, sending: asyncio.Future[str]) -> None:
         try:
@@ -330,10 +329,10 @@ class Prompts:
 def _check(command: commands.Execute) -> None:
     """Raises ``ClientError`` for what can't be typed."""
     if command.steer:
-        text = "A message can't be sent into a turn in a terminal. Nothing was typed; try again when it has finished."
+        text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
     if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "Only text can be typed into a terminal: no files, no options. Nothing was typed."
+        text = "Only text can be typed into a terminal: no files, no options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
         raise ClientError("NOT_SUPPORTED", text, field=field)
 
@@ -347,12 +346,10 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     if not seen:
         raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
     if seen.startswith(("/", "!")) or seen in LEAVES:
-        text = (
-            "In a terminal this text is a command, not a prompt. Nothing was typed. Begin the prompt with another word."
-        )
+        text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     if len(seen) > LONGEST:
-        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Nothing was typed; fork the session."
+        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     return seen + " " if seen.endswith("\\") else seen  # the Enter after it would insert a line break
 

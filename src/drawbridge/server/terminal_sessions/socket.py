@@ -138,7 +138,7 @@ class PrivateSocket:
         agent = hook.agent or hook_events.EARLIER
         try:
             if agent not in hook_events.READERS:
-                raise ValueError(f"a hook of {agent!r}, whose sessions in terminals can't be followed")
+                raise ValueError(f"received a hook message of {agent!r}, whose terminal sessions can't be followed")
             event = hook_events.READERS[agent](hook.payload)
         except ValueError:
             surface.closed()

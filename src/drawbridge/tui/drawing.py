@@ -363,7 +363,7 @@ class _Markdown(Markdown):
         self.parsed = _PARSER.parse(text)
 
     def is_drawn_by(self, drawn: str) -> bool:
-        """Whether what is read of the source (see ``_READ``), and nothing else, is in what was drawn, in the same order. It is not
+        """Whether what is read of the source (see ``_READ``), and nothing else, is in what was drawn, in the same order. Not
         if there is a cell more than a table has columns, a quote within forty others, a title of a link, or an address of an
         image.
         """

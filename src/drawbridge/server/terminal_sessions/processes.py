@@ -119,7 +119,8 @@ class Processes:
 
     def doubt_modes(self, mode: str) -> bool:
         """One of them is in this mode now, and it is not known which one."""
-        return any([self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode])
+        changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
+        return any(changed)
 
     def needs_mode(self, pid: int) -> bool:
         """Whether this process is known, and its mode is not."""

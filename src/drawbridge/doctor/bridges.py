@@ -117,7 +117,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port: the token is not sent
-        why = "Agents that find the file may offer an editor that is gone."
+        why = "Agents that find the file may offer an editor that no longer runs."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
         todo = f"`{command}` removes it."

@@ -199,7 +199,7 @@ HANDOVERS: Final = {
     "given": "The agent is receiving the comments.",
     "unsure": "The agent may have received the comments. Check its terminal before you send them again.",
     "ended": "The session ended before the agent received the comments. They are drafts again.",
-    "refused": "The agent now has more permissions than clients may use. The comments were not sent, and are drafts again.",
+    "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
 """State of a ``Handover`` → what has become of its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"

@@ -50,7 +50,7 @@ async def test_a_mode_that_does_not_ask_is_shown(at: Workstation) -> None:
     await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
     line, asks = await shown(at)
     assert line == "◆ Claude (not asking)"
-    assert asks.startswith('no: Claude Code is in mode "auto"')
+    assert asks.startswith('no: Claude Code is in "auto" mode')
     await hooked(at, edit(str(at.folder / "a.py")), "default")
     assert await shown(at) == ("◆ Claude", 'yes: its mode is "default"')
 

@@ -788,7 +788,7 @@ async def test_a_test_notification_reports_what_the_service_answers(
         problem = await told.test(own) or ""
         assert "did not accept the notification: it responded with 403" in problem
         assert "a-topic" not in problem, "the address is the browser's"
-        assert "has ended" in (await told.test(own) or "")
+        assert "has expired" in (await told.test(own) or "")
     assert list(told.subscriptions) == []
 
 
@@ -828,7 +828,7 @@ async def test_a_device_sends_one_test_at_a_time(
         assert [one for one in results if one is None] == [None, None]
         refused = [one for one in results if isinstance(one, ClientError)]
         assert [one.code for one in refused] == ["RATE_LIMITED"] * 4
-        with pytest.raises(ClientError, match="try again in 15 s"):
+        with pytest.raises(ClientError, match="Try again in 15 s"):
             await told.test(on_tv)
     assert len(service.posted) == 2
 

@@ -135,7 +135,7 @@ export class Comments {
       case 'ended':
         return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':
-        return 'The agent now has more permissions than devices may use. The comments were not sent, and are drafts again.';
+        return 'The agent now has more permissions than devices may use. The comments were not sent and are drafts again.';
       default:
         return '';
     }

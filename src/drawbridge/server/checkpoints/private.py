@@ -72,7 +72,7 @@ MOST_LOOSE: Final = 2_000
 """What no checkpoint refers to any more is removed once an hour, and also with more files than this in the repository."""
 
 ADVICE: Final = (
-    "List what needs no review in a .gitignore file, or make the directory a git repository (git init): git then "
+    "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
     "decides which files are included."
 )
 

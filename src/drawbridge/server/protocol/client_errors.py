@@ -57,7 +57,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
         "For a project: its directory no longer exists or is now outside of `--allow`, so nothing runs there."
     ),
-    "PROJECT_NOT_FOUND": Kind("No project has this id."),
+    "PROJECT_NOT_FOUND": Kind("No project has this ID."),
     "PROJECT_EXISTS": Kind("The directory is already a project."),
     "PROJECT_NESTING": Kind("A project can't be inside another one, or contain one."),
     "RESOURCE_LIMIT": Kind(
@@ -72,7 +72,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "The file's changes can't be determined: the project is not in a git work tree, or git can't read the repository."
     ),
     # devices
-    "DEVICE_NOT_FOUND": Kind("No device with this id has a valid token."),
+    "DEVICE_NOT_FOUND": Kind("No device with this ID has a valid token."),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
@@ -125,13 +125,13 @@ CODES: Final[Mapping[str, Kind]] = {
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
     ),
-    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this id."),
+    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this ID."),
     # approvals and blobs
     "APPROVAL_NOT_FOUND": Kind("There is no approval request with this ID."),
     "APPROVAL_RESOLVED": Kind(
         "The approval request was already resolved or withdrawn; `details` shows by whom and how."
     ),
-    "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
+    "BLOB_NOT_FOUND": Kind("There is no blob with this ID, or it has expired."),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
     ),

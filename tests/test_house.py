@@ -388,7 +388,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.terminal_sessions.processes: known.background": "what an agent's process has reported",
     "server.terminal_sessions.processes: known.config": "the same",
     "server.terminal_sessions.processes: known.transcript": "the same",
-    "server.terminal_sessions.session: process.permission_mode": "the same",
+    "server.terminal_sessions.processes: one.permission_mode": "the same",
     # Of a library.
     "server.auth.tls: context.minimum_version": "ssl has no other way",
     # What a client reports after it has connected, and what it is let in as.

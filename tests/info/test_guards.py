@@ -265,7 +265,7 @@ class TestFailures:
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
         assert problem.startswith("The guard failed 3 times in the last day. Most recently (")
-        assert problem.endswith(f", claude) it let the call through: ValueError: fault 2. {log} has the details.")
+        assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
 
@@ -283,7 +283,7 @@ class TestFailures:
         )
         [problem] = (await report(folder, code=3))["problems"]
         assert "The guard failed once in the last day." in problem
-        assert ", gemini) it denied it: no." in problem
+        assert "for gemini, it denied it: no." in problem
 
 
 def state_directory() -> Path:

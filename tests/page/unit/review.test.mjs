@@ -117,7 +117,7 @@ test('what has no lines is said in words', () => {
   assert.equal(words(whole, { change: 'added', old_mode: null }), 'This is a new file. It is empty.');
   assert.match(words(whole, { binary: true }), /^The content of this file was changed\. Its content is not shown/);
   assert.match(words(whole, { change: 'deleted', old_mode: '120000', new_mode: null }), /it was a symbolic link/);
-  assert.match(words(whole, { new_mode: '120000' }), /was a regular file, and is a symbolic link now/);
+  assert.match(words(whole, { new_mode: '120000' }), /was a regular file and is now a symbolic link/);
   assert.match(model.wordsOf(file('f', [], { too_large: true })), /too large to show/);
   assert.equal(model.titleOf(hunk('a', { new_start: 3, added: 'a\nb\n' })), 'Lines 3–4');
   assert.equal(model.titleOf(hunk('a', { old_start: 3, added: '' })), 'Line 3 (removed)');

@@ -259,20 +259,20 @@ class ConversationScreen(Screen[None]):
         return True
 
     def action_accept(self) -> None:
-        self._decide("accept")
+        if self.card is not None:
+            self.card.decide("accept")
 
     def action_always(self) -> None:
-        self._decide("always")
+        if self.card is not None:
+            self.card.decide("always")
 
     def action_edit(self) -> None:
-        self._decide("edit")
+        if self.card is not None:
+            self.card.decide("edit")
 
     def action_reject(self) -> None:
-        self._decide("reject")
-
-    def _decide(self, how: str) -> None:
-        if self.card is not None and self.card.is_ready:
-            getattr(self.card, how)()
+        if self.card is not None:
+            self.card.decide("reject")
 
     def action_stop(self) -> None:
         """Stops the run. Without one it cancels what the project continues for: a stop alone would leave a schedule."""

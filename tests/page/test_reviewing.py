@@ -221,7 +221,9 @@ async def test_a_clash_is_said_at_its_hunk(browser: Browser, server: Server, pro
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.clicks(in_hunk("This file was deleted", "button:has-text('Undo')"))
-        person.sees(in_hunk("This file was deleted", ".notice"), "conflicts with the current state of old.txt/inside.txt")
+        person.sees(
+            in_hunk("This file was deleted", ".notice"), "conflicts with the current state of old.txt/inside.txt"
+        )
         assert (repository / "old.txt" / "inside.txt").read_text() == "inside\n"
         person.clicks("[aria-label='old.txt/inside.txt'] button:has-text('Undo')")
         person.loses(".review-files", "inside.txt")

@@ -263,7 +263,7 @@ class Changes {
 
   _whyNone() {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
-    if (!isTrusted) return 'Drawbridge: changes are not shown in restricted mode. Trust this folder first.';
+    if (!isTrusted) return 'Drawbridge: changes are not shown in Restricted Mode. Trust this folder first.';
     if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, so there is nothing to review.';
     return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : NO_SERVER}`;
   }

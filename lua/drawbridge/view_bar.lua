@@ -97,7 +97,7 @@ function M.on_proposed(entry, window, with_name)
   vim.wo[window][OPTION] = LINE
 end
 
---- Puts the line on the window of the present text.
+--- Puts the line on the window of the current text.
 ---@param entry drawbridge.Entry
 ---@param window integer
 function M.on_old(entry, window)

@@ -1,4 +1,4 @@
---- The view in two windows: the present text and the proposed one, in Neovim's diff mode.
+--- The view in two windows: the current text and the proposed one, in Neovim's diff mode.
 local bar = require('drawbridge.view_bar')
 
 local M = {}
@@ -39,7 +39,7 @@ local function own_buffer(entry)
   end
 end
 
---- Opens the two windows beside or above each other, beginning in the current one, which shows the present text.
+--- Opens the two windows beside or above each other, beginning in the current one, which shows the current text.
 ---@param entry drawbridge.Entry
 ---@param layout 'vertical'|'horizontal'
 ---@param borrowed boolean Whether the current window belongs to the user and stays open.
@@ -78,13 +78,13 @@ local function has_own_folds()
   return false
 end
 
---- Whether the current window can be the one that shows the present text. Diff mode would drop folds made by hand.
+--- Whether the current window can be the one that shows the current text. Diff mode would drop folds made by hand.
 ---@param entry drawbridge.Entry
 function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
---- Takes diff mode off the window of the present text: Neovim remembers a window's options with the person's buffer.
+--- Takes diff mode off the window of the current text: Neovim remembers a window's options with the person's buffer.
 ---@param entry drawbridge.Entry
 function M.leave(entry)
   local window = entry.windows.old

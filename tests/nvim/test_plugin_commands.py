@@ -160,7 +160,7 @@ class TestStatus:
             ({"guard": []}, "not installed: drawbridge setup claude"),
             (
                 {"editors": []},
-                "on for Claude Code, on for Gemini CLI, but does not find this Neovim (:checkhealth drawbridge",
+                "on for Claude Code, on for Gemini CLI, but can't find this Neovim (:checkhealth drawbridge",
             ),
             (
                 {"problems": ["Something."]},

@@ -74,7 +74,7 @@ async def test_what_ends_with_a_schedule_is_said_beside_its_key(server: Server, 
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
-        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel, with its tasks)")
+        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel schedule and tasks)")
         await person.presses("escape", "s")
         await person.sees("Ready")
 

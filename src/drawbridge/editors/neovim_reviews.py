@@ -206,7 +206,7 @@ def _counts(found: Sequence[Hunk]) -> dict[str, int]:
 
 
 def _check(proposal: Proposal) -> None:
-    for name, value in (("proposed", proposal.new_text), ("present", proposal.old_text)):
+    for name, value in (("proposed", proposal.new_text), ("current", proposal.old_text)):
         if "\0" in value:
             raise UnusableFile(f"The {name} text contains NUL characters: it is binary and can't be shown.")
         if value.isascii():

@@ -233,7 +233,7 @@ class Reviews:
             elif review.written is None:
                 turn.release()
             else:
-                self._tasks.start(self._end_turn(review.written, turn), "a proposal's turn for its file")
+                self._tasks.start(self._end_turn(review.written, turn), "releasing the file for the next proposal")
 
     async def _end_turn(self, written: asyncio.Future[None], turn: asyncio.Lock) -> None:
         try:

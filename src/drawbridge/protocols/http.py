@@ -128,7 +128,7 @@ class HttpConnection:
             self.respond(426, "This path serves WebSockets only.", [("Upgrade", "websocket")])
             return []
         if not self._bodyless or self._http.their_http_version != b"1.1":
-            self.respond(400, "A WebSocket handshake is an HTTP/1.1 request without a body.")
+            self.respond(400, "A WebSocket handshake must be an HTTP/1.1 request without a body.")
             return []
         answer = websocket.handshake(self._asked.head, subprotocol, compress=compress)
         if answer.status != 101:

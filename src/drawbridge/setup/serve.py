@@ -47,7 +47,7 @@ Type=exec
 ExecStart={command}
 {environment}
 EnvironmentFile=-{secrets}
-# A crash is followed by a restart; settings that can't be used (exit code 2) need a person first.
+# Restart after a crash, but not if the settings can't be used (exit code 2): they must be corrected first.
 Restart=on-failure
 RestartSec=2
 RestartPreventExitStatus=2

@@ -240,7 +240,7 @@ class ReviewView(ScrollView, can_focus=True):
             self.choice = None  # its lines are others now
 
     def put_texts(self, texts: Mapping[str, str]) -> None:
-        """The present texts of files, by path: the lines around their hunks are shown."""
+        """The current texts of files, by path: the lines around their hunks are shown."""
         self._texts = texts
         self._lay_out(self._place(self.current))
 

@@ -391,7 +391,7 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         return wording.one_line(problem), "$no"
     if waits := wording.waits_until(project):
         ends_tasks = wording.is_scheduled(project) and conversation.agent.get("tasks")
-        return f"{waits} (s: cancel, with its tasks)" if ends_tasks else f"{waits} (s: cancel)", "$soft"
+        return f"{waits} (s: cancel schedule and tasks)" if ends_tasks else f"{waits} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
         return "Last run failed", "$no"
     return "Ready", "$soft"

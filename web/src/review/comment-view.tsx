@@ -483,7 +483,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
               onClick={single(() => void send())}
             />
           ) : (
-            <p class="hint">Drafts can be sent from a device that may start runs.</p>
+            <p class="hint">This device can't send drafts. Use a device that may start runs.</p>
           )}
         </div>
       )}

@@ -196,7 +196,7 @@ class Agent:
             {"label": "Red", "description": "Seen from afar"},
             {"label": "Oak", "description": "As it always was"},
         ]
-        asked = {"questions": [{"question": question, "header": "Colour", "multiSelect": False, "options": options}]}
+        asked = {"questions": [{"question": question, "header": "Color", "multiSelect": False, "options": options}]}
         answer = self._may_i("AskUserQuestion", asked)
         chosen = ((answer.get("updatedInput") or {}).get("answers") or {}).get(question)
         self._tool_result(f"{question}={chosen}" if chosen else "No answer.", is_error=not chosen)

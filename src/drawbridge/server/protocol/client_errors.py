@@ -108,12 +108,12 @@ CODES: Final[Mapping[str, Kind]] = {
     "NOTHING_TO_COMMIT": Kind("There is nothing to commit: everything that was kept is already in the last commit."),
     "BRANCH_EXISTS": Kind("A branch with this name already exists."),
     "COMMIT_BLOCKED": Kind(
-        "The kept changes can't be committed in the repository's current state; `details.reason` has the reason as a "
-        "word, and `details.paths` the files, if there are any."
+        "The kept changes can't be committed in the repository's current state; `details.reason` is a one-word code for "
+        "the reason, and `details.paths` lists the files, if any."
     ),
     "COMMIT_FAILED": Kind("git or one of its hooks refused the commit; `details.output` has what they printed."),
     "PUSH_BLOCKED": Kind(
-        "The branch can't be pushed, or no pull request can be created; `details.reason` has the reason as a word."
+        "The branch can't be pushed, or no pull request can be created; `details.reason` is a one-word code for the reason."
     ),
     "PUSH_FAILED": Kind(
         "git, one of its hooks or the remote refused the push, or it took too long; `details.output` has what they printed."

@@ -430,7 +430,7 @@ class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The reply to ``file_changes``. ``status``: as in ``file_list``; missing, as all that follows, if the content is that of
-    the last commit. ``old``: the text in that commit, missing for a new file; ``new``: the present text, missing for a deleted
+    the last commit. ``old``: the text in that commit, missing for a new file; ``new``: the current text, missing for a deleted
     file. Texts that do not fit into a message together are both missing; ``diff`` has the hunks of their unified diff then,
     with ``truncated`` only its beginning.
     """

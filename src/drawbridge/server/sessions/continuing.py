@@ -135,7 +135,7 @@ class Continuing:
         try:
             self._execute(order)
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("%s: it can't resume yet: %s", self._data.id, error)
+            logger.warning("%s: the run can't resume yet: %s", self._data.id, error)
             self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._look_again(LOOK_SECONDS)
             return

@@ -1,6 +1,6 @@
 """What has changed in one file of a project since the last commit, as clients may see it.
 
-Whoever asks may have a scope that only reads. The present text is read as ``files`` reads it. git gives the committed one,
+Whoever asks may have a scope that only reads. The current text is read as ``files`` reads it. git gives the committed one,
 with the confinement and without the repository's configuration, as for checkpoints (``git``), and only of a path that
 clients may see. No filter runs, so a file that has one is compared as its bytes.
 """

@@ -339,6 +339,9 @@ function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
     entry.added, entry.removed = params.added, params.removed
+    if entry.windows and entry.added + entry.removed == 0 then
+      view.unfold(entry)
+    end
     vim.cmd('redrawstatus!')
   end
 end

@@ -7,7 +7,7 @@ local place = require('drawbridge.view_place')
 local room = require('drawbridge.view_room')
 local text = require('drawbridge.view_text')
 
-local M = {}
+local M = { unfold = diff.unfold }
 
 local EDITED_AFTER = 150 -- ms from an edit to new marks
 local READABLE = 30 -- columns of a side; narrower ones are put below each other

@@ -84,6 +84,16 @@ function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
+--- Opens the folds of both windows: where nothing differs any longer, diff mode folds all lines into one.
+---@param entry drawbridge.Entry
+function M.unfold(entry)
+  for _, window in pairs(entry.windows) do
+    if vim.api.nvim_win_is_valid(window) and vim.wo[window].diff then
+      vim.wo[window].foldlevel = 99
+    end
+  end
+end
+
 --- Takes diff mode off the window of the current text: Neovim remembers a window's options with the person's buffer.
 ---@param entry drawbridge.Entry
 function M.leave(entry)

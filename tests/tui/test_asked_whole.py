@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
+
 from .rig import Alone, alone
 
 
@@ -32,6 +34,18 @@ async def test_a_long_command_is_wrapped_and_whole() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_lines_that_pass_by_on_the_way_to_the_end_were_not_read() -> None:
+    app = Alone(bash(command="".join(f"touch {number}\n" for number in range(40))))
+    async with alone(app, height=14) as pilot:
+        await pilot.press("end")
+        await until(lambda: "touch 39" in app.text)
+        await pilot.wait_for_animation()
+        await pilot.pause()
+        await pilot.press("a")
+        await pilot.pause()
+        assert app.given == []
 
 
 @pytest.mark.parametrize(

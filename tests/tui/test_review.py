@@ -241,15 +241,18 @@ async def test_nothing_in_a_review_drives_the_terminal(width: int) -> None:
         assert "\\x1b" in "".join(line.strip() for line in text)
 
 
-async def test_a_jump_over_lines_does_not_show_them() -> None:
+@pytest.mark.parametrize("animate", [False, True])
+async def test_a_jump_over_lines_does_not_show_them(animate: bool) -> None:
+    """Not even those that pass by on the way."""
     long = hunk(kind="file", removed="", added="".join(f"line {number}\n" for number in range(100)))
     app = Alone()
     async with app.run_test(size=(60, 20)) as pilot:
         view = app.query_one(ReviewView)
         view.show(review_parts.parts([file(long, change="added")]))
         await pilot.pause()
-        view.scroll_end(animate=False)
+        view.scroll_end(animate=animate)
         await until(lambda: shows(app, "line 99"))
+        await pilot.wait_for_animation()
         await pilot.pause()
         assert view.is_in_view
         assert not view.is_seen("h")

@@ -420,6 +420,8 @@ class ReviewView(ScrollView, can_focus=True):
         shown = self.content_region.intersection(place.clip)
         if not shown.width or shown.width < self._width or not self.screen.is_active:
             return
+        if self.app.animator.is_being_animated(self, "scroll_y"):
+            return  # what an animation passes was not read
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         for at in indices:

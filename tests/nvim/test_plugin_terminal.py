@@ -436,7 +436,7 @@ class TestMissing:
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
             editor.wait("return vim.bo.modified", why="the person goes on typing")
-            editor.says(":DrawbridgeClaude: not started: the bridge did not start within 5 seconds")
+            editor.says(":DrawbridgeClaude: not started: no bridge within 5 seconds")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

@@ -190,7 +190,7 @@ async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Pat
     async with session(official(), project, Options(permission_mode="yolo")) as warm:
         done = await warm.turn("say Hello")
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
-        assert (done.error or "").startswith("options.permission_mode: The official agent has no ")
+        assert (done.error or "").startswith("options.permission_mode: The official agent does not offer the mode ")
         await warm.heard.next(Exited)
 
 

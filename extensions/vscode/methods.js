@@ -140,7 +140,8 @@ class Window {
   /** @param {import('./lines').Params} params */
   async _sendMessage(params) {
     const { message } = params;
-    if (typeof message !== 'string' || message.trim() === '') throw new BadParams('message: must be a string that is not empty');
+    if (typeof message !== 'string' || message.trim() === '')
+      throw new BadParams('message: must be a string that is not empty');
     if ('file_path' in params && !(await this._file(params))) return { success: true };
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {

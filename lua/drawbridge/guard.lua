@@ -93,7 +93,7 @@ function M.line(found, problem)
   end
   local line = table.concat(states, ', ')
   if not found.finds_us then
-    line = line .. ', but can't find this Neovim'
+    line = line .. ", but can't find this Neovim"
   end
   return (#found.problems > 0 or not found.finds_us) and ('%s (%s)'):format(line, MORE) or line
 end

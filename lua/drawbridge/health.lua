@@ -187,7 +187,7 @@ local function check_guard()
     fault(sentence)
   end
   if not found.finds_us then
-    warn('The guard can't find this Neovim instance: agents may overwrite your unsaved changes', {
+    warn("The guard can't find this Neovim instance: agents may overwrite your unsaved changes", {
       "Start it with `drawbridge nvim`, or add its socket's directory to socket_dir under [hook] in the settings.",
     })
   end

@@ -201,7 +201,7 @@ class TestGuard:
     def test_a_neovim_that_it_does_not_find_is_a_warning(self, editor: Neovim) -> None:
         say_info(editors=[{"pid": 1}])
         start(editor)
-        assert "The guard does not find this Neovim: agents may overwrite" in health(editor)
+        assert "The guard can't find this Neovim instance: agents may overwrite" in health(editor)
 
     def test_where_nobody_can_say_it_is_not_known(self, editor: Neovim) -> None:
         say_info(guard="nonsense")
@@ -212,7 +212,7 @@ class TestGuard:
         report = health(editor)
         assert "Claude Code may overwrite what you have not saved: it has no guard" in report
         assert "not known" not in report
-        assert "does not find this Neovim" not in report
+        assert "find this Neovim" not in report
 
 
 def say_info(**keys: Any) -> None:

@@ -15,7 +15,7 @@ local function command(name, method, description)
 end
 
 command('', 'show_status', 'Show the status, as :DrawbridgeStatus does')
-command('Install', 'install', 'Install the Python half of the plugin; asks first')
+command('Install', 'install', 'Install the bridge (asks first)')
 command('Start', 'start', 'Start the bridge between this Neovim and coding agents')
 command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')
@@ -25,11 +25,11 @@ command('Accept', 'accept', 'Accept the proposal as it is on the screen')
 command('Reject', 'reject', 'Reject the proposal')
 command('RejectHunk', 'reject_hunk', 'Revert the hunk under the cursor')
 command('Review', 'review', 'Show the waiting proposal')
-command('Changes', 'changes', 'List what runs have changed and nobody has decided, and mark it')
+command('Changes', 'changes', 'List and mark the undecided changes made by runs')
 command('Keep', 'keep', 'Keep the change at the cursor')
 command('Undo', 'undo', 'Undo the change at the cursor')
-command('KeepFile', 'keep_file', 'Keep all changes of the file')
-command('UndoFile', 'undo_file', 'Undo all changes of the file')
+command('KeepFile', 'keep_file', 'Keep all changes to the file')
+command('UndoFile', 'undo_file', 'Undo all changes to the file')
 
 vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   if given.range == 0 then
@@ -48,7 +48,7 @@ vim.api.nvim_create_user_command(
       require('drawbridge').comment(given.args, given.line1, given.line2)
     end
   end,
-  { range = true, bang = true, nargs = '*', desc = 'Comment on the line or the range; with ! remove the draft here' }
+  { range = true, bang = true, nargs = '*', desc = 'Comment on the line or the range; with !, remove the draft here' }
 )
 
 vim.api.nvim_create_user_command('DrawbridgeSendComments', function(given)

@@ -82,8 +82,8 @@ SENTENCES = {
         *(review_words.NOT_A_DRAFT, review_words.UNFINISHED, review_words.MAY_NOT_SEND, review_words.NO_COMMENTS),
         *(review_words.OUTDATED, *review_words.STATES.values(), *map(review_words.suggestion_words, ("x", ""))),
         *("It has not been sent. It can’t be restored.", "Remove this comment?", "Write a comment"),
-        "The agent is asked to write these lines instead:",
-        "The agent is asked to remove the lines. To replace them, write the new ones:",
+        "The agent will be asked to write these lines instead:",
+        "The agent will be asked to remove the lines. To replace them, write the new ones:",
     ],
     "commit-view.tsx": [
         *(review_words.COMMIT_WORKING, review_words.COMMIT_HINT, review_words.NOTHING_LEFT, "What was kept: "),
@@ -92,7 +92,7 @@ SENTENCES = {
     "push.ts": [review_words.PUSH_LOST],
     "push-view.tsx": [
         *(review_words.PUSH_HINT, review_words.NOTHING_TO_PUSH, "No pull request can be created: "),
-        *("There is nothing new to push from ", ", where it is a new branch."),
+        *("There is nothing new to push from ", " as a new branch."),
     ],
 }
 

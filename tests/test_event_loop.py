@@ -50,6 +50,7 @@ SERVER_MAY = {
     "server.checkpoints.git": "asyncio opens /dev/null on its own thread when it starts a process",
     "server.store.index": "locks a new file of the log, which the next record is written into",
     "server.store.log": "appends to the log, and makes a new file and its link: clients see only what is in the log",
+    "server.terminal_sessions.processes": "when a process began, for which the kernel does not wait",
     "server.terminal_sessions.session": "a small file, at the end of a turn and around a prompt: a prompt is typed once",
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
@@ -133,7 +134,7 @@ async def test_the_bridges_loop_waits_for_no_file(
             changed = {"old_file_path": poem, "new_file_path": poem, "new_file_contents": "ONE\n", "tab_name": "poem"}
             assert (await call("openDiff", **changed))["content"][0]["text"] == "FILE_SAVED"
             Path(poem).write_text("ONE\n")
-            await until(lambda: "is written" in bridge.errors)
+            await until(lambda: "was written" in bridge.errors)
             await call("openFile", filePath=poem)
             await call("executeCode", code="print('hello')")
             await call("getDiagnostics", uri=f"file://{poem}")

@@ -23,7 +23,10 @@ def takes_turns(node: pytest.Item) -> bool:
 
 @contextlib.contextmanager
 def turn(directory: Path) -> Iterator[None]:
-    """Waits until no other process that was given the same ``directory`` has its turn."""
-    with (directory / "turn.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Waits until no other process that was given the same ``directory`` has its turn. Who has waited is the next one: a
+    process with many such tests must not keep another one waiting until its test fails for that."""
+    with (directory / "turn.lock").open("w") as held:
+        with (directory / "next.lock").open("w") as waiting:
+            fcntl.flock(waiting, fcntl.LOCK_EX)
+            fcntl.flock(held, fcntl.LOCK_EX)
         yield

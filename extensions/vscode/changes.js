@@ -16,12 +16,12 @@ const VIEW = 'drawbridge.changes';
 /** The context key that shows the list. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
 
-const DISCONNECTED = 'The agent server is not running. Changes can be decided once it is back.';
+const DISCONNECTED = 'The agent server is not running. You can decide on changes when it is running again.';
 
-const NONE_HERE = 'no change to review is at the cursor. The list Drawbridge: Changes has all of them';
+const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them.';
 
 /** VS Code does not know what a line of a list is about while it reads the list again. */
-const MOVED = 'the list has changed at this moment. Nothing was changed. Choose again';
+const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds that a message in the status bar is shown. */
 const SHOWN = 6000;
@@ -155,7 +155,8 @@ class Changes {
   /** @param {unknown} error */
   _failed(error) {
     this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
-    if (!(error instanceof Refused)) this._warn('the list of changes failed. The output Drawbridge has the reason');
+    if (!(error instanceof Refused))
+      this._warn('the list of changes could not be updated. The Drawbridge output has the reason.');
   }
 
   async _follow() {
@@ -169,7 +170,7 @@ class Changes {
         found.push(placed(await this._link.request({ type: 'review_get', project })));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
-        this._around.log(`no review is shown of ${project}: ${error.message}`);
+        this._around.log(`the review of ${project} is not shown: ${error.message}`);
       }
     }
     const before = this._reviews;
@@ -178,7 +179,7 @@ class Changes {
     deciders.delete(this._about().editor); // a decision here has its message already
     const [name] = deciders;
     if (deciders.size === 1 && name && [...model.keysOf(before)].some((key) => !left.has(key))) {
-      this._say(`${harmless(name)} decided about this review.`);
+      this._say(`${harmless(name)} made decisions in this review.`);
     }
   }
 
@@ -262,9 +263,8 @@ class Changes {
 
   _whyNone() {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
-    if (!isTrusted)
-      return 'Drawbridge: this folder is in restricted mode, in which no changes are shown. Trust it first.';
-    if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, and so nothing to review.';
+    if (!isTrusted) return 'Drawbridge: changes are not shown in Restricted Mode. Trust this folder first.';
+    if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, so there is nothing to review.';
     return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : NO_SERVER}`;
   }
 
@@ -395,7 +395,7 @@ function placed({ project, directory, review }) {
 /** @param {Node} node */
 function unsaved(node) {
   const name = harmless(path.basename(node.path));
-  return `${name} has unsaved changes here. Save or discard them first. Nothing was changed`;
+  return `${name} has unsaved changes here. Save or discard them first.`;
 }
 
 /** @param {string} folder */

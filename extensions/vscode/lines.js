@@ -44,7 +44,7 @@ class Lines {
   /** @param {Buffer} part */
   _add(part) {
     this._size += part.length;
-    if (this._size > this._longest) throw new LineTooLong(`a line of more than ${this._longest} bytes`);
+    if (this._size > this._longest) throw new LineTooLong(`a line is longer than ${this._longest} bytes`);
     this._parts.push(part);
   }
 }

@@ -140,7 +140,8 @@ class Window {
   /** @param {import('./lines').Params} params */
   async _sendMessage(params) {
     const { message } = params;
-    if (typeof message !== 'string' || message.trim() === '') throw new BadParams('message: not a text');
+    if (typeof message !== 'string' || message.trim() === '')
+      throw new BadParams('message: must be a non-empty string');
     if ('file_path' in params && !(await this._file(params))) return { success: true };
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {
@@ -212,7 +213,7 @@ function usable(path, name) {
 function strings(params, name, otherwise) {
   const found = params[name] ?? otherwise;
   const isRight = Array.isArray(found) && found.every((one) => typeof one === 'string');
-  if (!isRight) throw new BadParams(`${name}: not a list of texts`);
+  if (!isRight) throw new BadParams(`${name}: must be a list of strings`);
   return found;
 }
 

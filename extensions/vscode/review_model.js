@@ -165,7 +165,7 @@ function summary(reviews) {
 }
 
 /**
- * What one decision about everything is about, in words.
+ * What one decision on everything is about, in words.
  *
  * @param {Placed[]} reviews
  */
@@ -173,7 +173,7 @@ function keepAllQuestion(reviews) {
   const files = reviews.flatMap(({ review }) => review.files).length;
   const more = reviews.reduce((sum, { review }) => sum + review.more, 0);
   const question = `Keep ${counted(changesIn(reviews), 'change')} in ${counted(files, 'file')}?`;
-  const unseen = `${counted(more, 'more file')} that the list has no room for ${more === 1 ? 'is' : 'are'} kept too.`;
+  const unseen = `${counted(more, 'more file')} not shown in the list ${more === 1 ? 'is' : 'are'} kept too.`;
   return { question, detail: ['The files stay as they are.', more ? unseen : ''].filter(Boolean).join(' ') };
 }
 
@@ -208,7 +208,7 @@ function keysOf(reviews) {
  *
  * @param {string} text
  * @param {ReviewedFile} file
- * @returns {string | null} null if the file is not what the review is about any more
+ * @returns {string | null} null if the file is no longer what the review is about
  */
 function before(text, file) {
   const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? [];

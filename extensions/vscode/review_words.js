@@ -99,8 +99,8 @@ function words(file, hunk) {
   if (hunk === null) return 'The changes to this file are too large to show here.';
   if (hunk.kind === 'mode') {
     if (old === '100644' && now === '100755') return 'The file was made executable.';
-    if (old === '100755' && now === '100644') return 'The file is not executable any more.';
-    return `The file was ${mode(old)}, and is ${mode(now)} now.`;
+    if (old === '100755' && now === '100644') return 'The file is no longer executable.';
+    return `The file was ${mode(old)} and is now ${mode(now)}.`;
   }
   if (hunk.kind === 'name') return `The file was renamed from ${harmless(file.old_path ?? '')}.`;
   if (hunk.kind !== 'file') return '';
@@ -116,7 +116,7 @@ function wholeFile({ change, old_mode: old, new_mode: now }) {
     return old === '100644' ? 'This file was deleted.' : `This file was deleted; it was ${mode(old)}.`;
   }
   if (old === now) return 'The content of this file was changed.';
-  return `The file was ${mode(old)}, and is ${mode(now)} now.`;
+  return `The file was ${mode(old)} and is now ${mode(now)}.`;
 }
 
 /** @param {string | null} name */
@@ -125,14 +125,14 @@ function mode(name) {
 }
 
 /**
- * What became of a hunk that is not in the review any more.
+ * What became of a hunk that is no longer in the review.
  *
  * @param {string} [by]
  * @param {string} [decision]
  */
 function goneWords(by, decision) {
-  if (!by) return 'This change is not in the review any more: its lines have changed.';
-  return decision ? `${by} already ${DECIDED[decision] ?? 'decided'} this change.` : `${by} decided this change.`;
+  if (!by) return 'This change is no longer in the review: its lines have changed.';
+  return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
 /**
@@ -146,13 +146,13 @@ function goneWords(by, decision) {
 function refusedWords(code, details, message, isHunk) {
   if (code === 'REVIEW_CLASH') {
     const paths = Array.isArray(details.paths) && details.paths.length ? details.paths.join(', ') : 'the files';
-    return `This conflicts with what is at ${paths} now. Nothing was changed.`;
+    return `This conflicts with the current state of ${paths}. Nothing was changed.`;
   }
   if (code !== 'HUNK_GONE') return message;
   if (!isHunk && !details.gone) {
-    return 'The review has changed since you saw it. Nothing was changed. Read what is new, then decide again.';
+    return 'The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again.';
   }
-  return `${goneWords(details.by, details.decision)} Nothing was changed.`;
+  return goneWords(details.by, details.decision);
 }
 
 /**

@@ -26,7 +26,7 @@ const MOST_CONNECTIONS = 100;
 async function listen(address, connected) {
   const place = path.dirname(address);
   if (Buffer.byteLength(address) > LONGEST_NAME) {
-    throw new Error(`${address} has more than ${LONGEST_NAME} bytes, too many for the name of a socket`);
+    throw new Error(`${address} is too long for a socket path (at most ${LONGEST_NAME} bytes)`);
   }
   if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`${place} is not a directory`);
   await makeWay(address);
@@ -70,7 +70,7 @@ async function makeWay(address) {
   if (!found) return;
   if (found.uid !== process.geteuid?.()) throw new Error(`${address} belongs to another user and was not changed`);
   if (!found.isSocket()) throw new Error(`${address} is not a socket and was not changed`);
-  if (await isLive(address)) throw new Error(`another process already listens on ${address}`);
+  if (await isLive(address)) throw new Error(`another process is already listening on ${address}`);
   fs.rmSync(address, { force: true });
 }
 

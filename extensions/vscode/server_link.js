@@ -27,8 +27,8 @@ const WELCOME = 5000;
 const ANSWER = 60_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
-const NO_ANSWER = 'The agent server has not answered in time. The list shows what is left to decide.';
-const LOST = 'The connection to the agent server has ended. Once it is back, the list shows what is left to decide.';
+const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
+const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
 /** Why there is no answer; the text is for the person. `code` and `details` are those of the client protocol. */
 class Refused extends Error {
@@ -78,7 +78,7 @@ function dial(address) {
 /**
  * @typedef {Object} Around what surrounds the connection
  * @property {() => {editor: string, folders: string[]}} about this editor
- * @property {(isConnected: boolean) => void} connected a server that knows reviews is there, or is not there any more
+ * @property {(isConnected: boolean) => void} connected a server that knows reviews is there, or no longer there
  * @property {(change: {project: string, by: string}) => void} changed a review has changed
  * @property {(text: string) => void} log
  */
@@ -191,9 +191,7 @@ class ServerLink {
     const lines = new Lines(LONGEST_LINE);
     const welcome = setTimeout(() => {
       this._arrive();
-      this._around.log(
-        'the agent server is an earlier version, which shows no reviews in VS Code: update and restart it',
-      );
+      this._around.log('the agent server is too old for reviews in VS Code: update and restart it');
     }, WELCOME);
     this.introduce();
     try {

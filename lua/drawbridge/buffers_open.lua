@@ -7,7 +7,7 @@ local M = {}
 local loop = vim.uv or vim.loop
 
 local function refuse(message)
-  error({ code = 'UNUSABLE_FILE', message = message .. ' Nothing was opened.' }, 0)
+  error({ code = 'UNUSABLE_FILE', message = message }, 0)
 end
 
 --- Loads a buffer. If a swap file shows that another editor has it open, it becomes read-only; Neovim would fail half-way.

@@ -46,7 +46,7 @@ function M.stop()
 end
 
 local function refuse(message)
-  error({ code = 'REFUSED', message = message .. ' Nothing was saved.' }, 0)
+  error({ code = 'REFUSED', message = message }, 0)
 end
 
 local function check(buffer, path)

@@ -10,7 +10,7 @@ local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 ---@class drawbridge.Target The person's own buffer of a file as it was when a proposal for it came.
 ---@field buffer integer
 ---@field tick integer Its changedtick.
----@field existed boolean Whether the file was there.
+---@field existed boolean Whether the file existed.
 
 ---@param path string
 ---@return drawbridge.Target?
@@ -60,7 +60,7 @@ end
 
 --- Reads the file again, as 'autoread' would, but with undo; cursors stay where they are.
 ---@param buffer integer
----@param existed boolean Whether the file was there when the buffer was read.
+---@param existed boolean Whether the file existed when the buffer was read.
 function M.read_again(buffer, existed)
   local views = {}
   in_all_windows(buffer, function(window)
@@ -103,7 +103,7 @@ end
 
 --- An agent has written the file without a proposal. Unsaved work stays.
 ---@param params {path: string}
----@return 'reloaded'|'unsaved'|nil done nil: the file is not open, or its buffer shows that text already.
+---@return 'reloaded'|'unsaved'|nil done nil if the file is not open, or if its buffer already shows that text
 function M.overwritten(params)
   local buffer = buffers.find(params.path)
   if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then

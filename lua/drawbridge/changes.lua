@@ -172,7 +172,7 @@ local function open_list()
 end
 
 --- Called by the bridge.
----@param params {review?: drawbridge.Review, wanted: boolean} Without a review none is shown any more.
+---@param params {review?: drawbridge.Review, wanted: boolean} Without `review`, the review is closed.
 function M.show_review(params)
   local before = by_path
   review, by_path = params.review, {}
@@ -198,7 +198,7 @@ function M.show_review(params)
   end
 end
 
---- The bridge has ended: nothing can be decided any more.
+--- The bridge has ended: nothing can be decided from now on.
 function M.stop()
   if review then
     M.show_review({ wanted = false })
@@ -225,11 +225,11 @@ local function chosen(whole)
   if vim.bo.buftype == 'quickfix' and is_current() and listed[line] then
     local one = listed[line]
     if not one.file then
-      return nil, nil, 'this line is a comment'
+      return nil, nil, 'this line is a comment, not a change'
     elseif whole then
       return one.file
     elseif not one.hunk then
-      return nil, nil, 'too large to show (only whole files can be decided)'
+      return nil, nil, 'too large to show; keep or undo the whole file'
     elseif one.file.has_lines and marks.has_lines(one.hunk) then
       return nil, nil, 'go to the change first (Enter)'
     end
@@ -242,7 +242,7 @@ local function chosen(whole)
   end
   local hunk = not whole and marks.at(buffer, line - 1) or nil
   if not whole and not hunk then
-    return nil, nil, 'no change is at the cursor (]c goes to one)'
+    return nil, nil, 'no change at the cursor (]c goes to the next one)'
   end
   return file, hunk
 end
@@ -316,13 +316,13 @@ function M.remove_comment()
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
   local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
   if not comment then
-    return say(command, 'no draft is at the cursor')
+    return say(command, 'there is no draft at the cursor')
   end
   link.send('review_comment_removed', { comment = comment.id })
 end
 
 --- `:DrawbridgeSendComments`: sends all drafts to the agent.
----@param text string What the prompt begins with.
+---@param text string The beginning of the prompt.
 function M.send_comments(text)
   local command = ':DrawbridgeSendComments'
   if not link.attached() then

@@ -1,4 +1,4 @@
---- The undecided changes of a review in the buffers of their files: signs, colours, removed lines in between, and the keys
+--- The undecided changes of a review in the buffers of their files: signs, colors, removed lines in between, and the keys
 --- `]c` and `[c`.
 local buffers = require('drawbridge.buffers')
 local inline = require('drawbridge.view_inline')
@@ -11,7 +11,7 @@ local COMMENTS = vim.api.nvim_create_namespace('drawbridge_changes_comments')
 local REMOVED_LINES = 200 -- of one change; more would push the file off the screen
 local BOM = '\239\187\191'
 local KEYS = { [']c'] = 1, ['[c'] = -1 }
-local DESCRIPTIONS = { [']c'] = 'Next change of a run', ['[c'] = 'Previous change of a run' }
+local DESCRIPTIONS = { [']c'] = 'Next change made by a run', ['[c'] = 'Previous change made by a run' }
 
 ---@class drawbridge.Hunk See `ReviewedHunk` in the bridge.
 ---@field id string

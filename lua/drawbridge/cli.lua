@@ -10,13 +10,13 @@ local M = {}
 ---@class drawbridge.Cli
 ---@field name string Its name for display, and the name of its terminal.
 ---@field command string Its command in Neovim.
----@field option string The option that says how it is run.
----@field install string What to type where it is missing.
----@field words fun(arguments: string[]): string[] What to run.
----@field first_words? fun(arguments: string[]): string[] What its first start needs in addition; may ask.
----@field environment fun(bridge: drawbridge.Bridge): table<string, string> What it needs beside the local addresses.
----@field flags string[] For completion.
----@field values table<string, string[]> What may follow a flag.
+---@field option string The option that sets its command.
+---@field install string What to type if it is not installed.
+---@field words fun(arguments: string[]): string[] Returns the command to run.
+---@field first_words? fun(arguments: string[]): string[] Returns additional arguments for its first start; may ask the user.
+---@field environment fun(bridge: drawbridge.Bridge): table<string, string> Returns the variables that it needs besides the local addresses.
+---@field flags string[] Its flags, for completion.
+---@field values table<string, string[]> The values that a flag accepts.
 
 local LOCAL = { 'localhost', '127.0.0.1', '::1' }
 
@@ -53,14 +53,15 @@ end
 --- Asks, until somebody has decided, whether Gemini CLI may connect to editors; after a yes it is started with the command that
 --- turns this on. A file of defaults would need no question, but Gemini CLI (0.61) reads only one that belongs to root.
 ---@param arguments string[]
----@return string[] # What is added to the command line.
+---@return string[] # The arguments that are added to the command line.
 local function gemini_first_words(arguments)
   local settings = require('drawbridge.gemini_settings')
   -- A prompt may be among the arguments, and there can only be one.
   if #arguments > 0 or not settings.is_undecided() then
     return {}
   end
-  local question = 'Let Gemini CLI connect to this Neovim? It then runs /ide enable once, which sets ide.enabled in %s.'
+  local question =
+    'Let Gemini CLI connect to this Neovim? This runs /ide enable in it once, which sets ide.enabled in %s.'
   if vim.fn.confirm(question:format(vim.fn.fnamemodify(settings.file(), ':~')), '&Yes\n&No', 1) == 1 then
     return { '--prompt-interactive', '/ide enable' }
   end

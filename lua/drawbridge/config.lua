@@ -64,7 +64,7 @@ local boolean = {
     return type(value) == 'boolean'
   end,
 }
-local text = { expects = 'a string that is not empty', fits = is_text }
+local text = { expects = 'a non-empty string', fits = is_text }
 local texts = {
   expects = 'a string or a list of strings',
   fits = function(value)
@@ -139,7 +139,7 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add, drop or swap with their neighbour to make `b` of `a`.
+--- The number of letters to change, add, drop or swap with their neighbor to make `b` of `a`.
 local function distance(a, b)
   local rows = { [0] = {} }
   for j = 0, #b do
@@ -228,7 +228,7 @@ end
 
 --- Applies `given` over the defaults, completely or not at all.
 ---@param given table?
----@return string[] problems Empty when the options are in force; otherwise the former ones still are.
+---@return string[] problems Empty if the options were applied; otherwise the previous options are kept.
 function M.apply(given)
   if given ~= nil and type(given) ~= 'table' then
     return { 'setup() takes a table, not ' .. shown(given) }

@@ -6,14 +6,14 @@ local MORE = ':checkhealth drawbridge has the details'
 
 ---@class drawbridge.Guard
 ---@field agent string
----@field name string As people call the agent.
+---@field name string The agent's name for display.
 ---@field state 'works'|'broken'|'off'|'absent'|'unreadable'
 ---@field file string
 ---@field problem string
 
 ---@class drawbridge.Guards
----@field guards drawbridge.Guard[] In every settings file that has one, and of each agent without.
----@field problems string[] What should be mended, a sentence each.
+---@field guards drawbridge.Guard[] The guard in every settings file that has one, and an entry for each agent without it.
+---@field problems string[] What to fix, one sentence for each problem.
 ---@field finds_us boolean Whether the guard finds this Neovim.
 
 local function parsed(text)
@@ -48,7 +48,7 @@ function M.ask(done)
     on_stdout = collect,
     on_exit = vim.schedule_wrap(function(_, code)
       local found = parsed(table.concat(said, '\n'))
-      done(found, not found and ('`drawbridge info` ended with code %d'):format(code) or nil)
+      done(found, not found and ('`drawbridge info` exited with code %d'):format(code) or nil)
     end),
   })
   if not started or job <= 0 then
@@ -80,7 +80,7 @@ end
 ---@param problem string?
 function M.line(found, problem)
   if not found then
-    return ('not known: %s'):format(problem)
+    return ("can't be determined: %s"):format(problem)
   end
   local states = {}
   for _, guard in ipairs(found.guards) do
@@ -93,7 +93,7 @@ function M.line(found, problem)
   end
   local line = table.concat(states, ', ')
   if not found.finds_us then
-    line = line .. ', but does not find this Neovim'
+    line = line .. ", but can't find this Neovim"
   end
   return (#found.problems > 0 or not found.finds_us) and ('%s (%s)'):format(line, MORE) or line
 end

@@ -39,7 +39,7 @@ local function ask(words, wait)
   end
   local output = vim.trim(table.concat(said, '\n'))
   if code ~= 0 then
-    return nil, ('it ended with code %d: %s'):format(code, output:match('[^\n]*$'))
+    return nil, ('it exited with code %d: %s'):format(code, output:match('[^\n]*$'))
   end
   return output:match('^[^\n]*')
 end
@@ -59,7 +59,7 @@ local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
   if not program then
-    fault(config.get().command and problem or 'The Python half is missing', {
+    fault(config.get().command and problem or 'The bridge is not installed', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
     })
@@ -69,9 +69,9 @@ local function check_program()
   local version, reason = ask(words)
   local name = home(table.concat(program, ' '))
   if version then
-    ok(('Python side: %s (%s)'):format(name, version))
+    ok(('Bridge program: %s (%s)'):format(name, version))
   else
-    fault(('Python side: %s: %s'):format(name, reason), {
+    fault(('Bridge program: %s: %s'):format(name, reason), {
       ('Run `%s` in a shell to see its error.'):format(table.concat(words, ' ')),
     })
   end
@@ -86,12 +86,12 @@ end
 local function check_private(path, wanted, what)
   local found = mode(path)
   if not found then
-    fault(('%s %s is missing'):format(what, home(path)), { ':DrawbridgeRestart writes it again.' })
+    fault(('%s %s is missing'):format(what, home(path)), { ':DrawbridgeRestart creates it again.' })
   elseif found ~= wanted then
     local text = ('%s %s can be read by others (mode %03o)'):format(what, home(path), found)
     warn(text, { ('chmod %03o %s'):format(wanted, path) })
   else
-    ok(('%s %s, for you alone (mode %03o)'):format(what, home(path), found))
+    ok(('%s %s is readable by you only (mode %03o)'):format(what, home(path), found))
   end
 end
 
@@ -159,7 +159,7 @@ local function check_bridge()
   if #now.agents > 0 then
     ok('Connected: ' .. table.concat(now.agents, ', '))
   else
-    info('No agent is connected: :DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide')
+    info('No agent is connected: use :DrawbridgeClaude or :DrawbridgeGemini, or /ide in another terminal')
   end
 end
 
@@ -178,7 +178,7 @@ end
 local function check_guard()
   local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
   if not found then
-    return warn('The state of the guard is not known: ' .. problem, { 'Run `drawbridge info` in a shell.' })
+    return warn("The guard's state can't be determined: " .. problem, { 'Run `drawbridge info` in a shell.' })
   end
   for _, guard in ipairs(found.guards) do
     check_guard_of(guard)
@@ -187,8 +187,8 @@ local function check_guard()
     fault(sentence)
   end
   if not found.finds_us then
-    warn('The guard does not find this Neovim: agents may overwrite what you have not saved in it', {
-      'Start it with `drawbridge nvim`, or name the directory of its socket in socket_dir under [hook] in the settings.',
+    warn("The guard can't find this Neovim instance: agents may overwrite your unsaved changes", {
+      "Start it with `drawbridge nvim`, or add its socket's directory to socket_dir under [hook] in the settings.",
     })
   end
 end
@@ -227,7 +227,7 @@ local function check_proxies()
   local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
   if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
     warn(('%s is set and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
-      ':DrawbridgeClaude and :DrawbridgeGemini handle this. In another terminal, before you start the agent: '
+      ':DrawbridgeClaude and :DrawbridgeGemini handle this. In another terminal, run this before you start the agent: '
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
@@ -238,7 +238,7 @@ end
 local function check_mode()
   local advice = {
     ':DrawbridgeClaude starts it with --permission-mode default.',
-    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json of the project or your home.',
+    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project or your home.',
   }
   local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
@@ -268,7 +268,7 @@ local function check_gemini()
   local name = home(vim.fn.exepath(program[1]))
   local major, minor = version:match('^v?(%d+)%.(%d+)')
   if major and tonumber(major) == 0 and tonumber(minor) < OLDEST_GEMINI then
-    warn(('%s: %s supports no editor except VS Code'):format(name, version), { INSTALL_GEMINI .. '@latest' })
+    warn(('%s: %s supports only VS Code as its editor'):format(name, version), { INSTALL_GEMINI .. '@latest' })
   else
     ok(('%s: %s'):format(name, version))
   end
@@ -283,27 +283,29 @@ local function check_gemini_setting()
   elseif ide.enabled == true then
     ok(('It looks for an editor (ide.enabled in %s)'):format(file))
   elseif ide.enabled == false then
-    warn(('ide.enabled is false in %s: it does not look for an editor'):format(file), {
-      'Type /ide enable in it once.',
+    warn(('ide.enabled is false in %s, so it does not look for an editor'):format(file), {
+      'Type /ide enable in Gemini CLI once.',
     })
   elseif settings.has_defaults() then
     info(('ide.enabled is not set in %s: the Gemini defaults on this machine apply'):format(file))
   elseif settings.is_undecided() then
     info(
       ('ide.enabled is not set in %s: :DrawbridgeGemini asks whether to set it. '):format(file)
-        .. 'In another terminal, type /ide enable in it once. If it asks whether to connect Neovim, answer No first: '
-        .. 'Yes looks for an installer that does not exist.'
+        .. 'In another terminal, type /ide enable in Gemini CLI once. If it asks whether to connect Neovim, press Esc '
+        .. 'first: with Yes, it looks for an installer that does not exist.'
     )
   else
-    info(('ide.enabled is not set in %s: it looks for an editor after /ide enable was typed in it once'):format(file))
+    info(
+      ('ide.enabled is not set in %s: it looks for an editor only after you type /ide enable in it once'):format(file)
+    )
   end
 end
 
 local function check_container()
   if require('drawbridge.cli').looks_outside() then
     info(
-      'This is a container: a gemini that is not started by :DrawbridgeGemini looks for its editor outside. '
-        .. 'Before it: export REMOTE_CONTAINERS=true'
+      'This is a container: a gemini that was not started by :DrawbridgeGemini looks for its editor outside it. '
+        .. 'Run this before you start it: export REMOTE_CONTAINERS=true'
     )
   end
 end

@@ -68,7 +68,7 @@ function M.start()
   start_and_report(':DrawbridgeStart')
 end
 
---- `:DrawbridgeInstall`: asks, then installs the Python half and starts the bridge.
+--- `:DrawbridgeInstall`: asks, then installs the bridge and starts it.
 function M.install()
   require('drawbridge.install').run()
 end
@@ -101,13 +101,13 @@ function M.log()
 end
 
 --- `:DrawbridgeSend`: puts the file of the current buffer, or some of its lines, into the agent's prompt.
----@param first? integer 1-based; without it the whole file.
+---@param first? integer 1-based; if omitted, the whole file is sent.
 ---@param last? integer 1-based, inclusive.
 ---@return boolean ok
 function M.send(first, last)
   local path = vim.api.nvim_buf_get_name(0)
   if not require('drawbridge.buffers').is_file(vim.api.nvim_get_current_buf()) then
-    say(':DrawbridgeSend: this buffer is not a file. Nothing was sent.', 'warn')
+    say(':DrawbridgeSend: this buffer is not a file', 'warn')
     return false
   end
   if not require('drawbridge.link').attached() then
@@ -134,7 +134,7 @@ function M.reject()
   require('drawbridge.review').reject()
 end
 
---- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor; the rest of the proposal keeps waiting.
+--- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor; the rest of the proposal stays open.
 function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
@@ -171,7 +171,7 @@ end
 
 --- `:DrawbridgeComment`: a draft on lines of the current file.
 ---@param text string
----@param first? integer 1-based; without it the line of the cursor.
+---@param first? integer 1-based; if omitted, the cursor line is used.
 ---@param last? integer 1-based, inclusive.
 function M.comment(text, first, last)
   first = first or vim.api.nvim_win_get_cursor(0)[1]
@@ -184,7 +184,7 @@ function M.remove_comment()
 end
 
 --- `:DrawbridgeSendComments`: sends all drafts to the agent, as one prompt.
----@param text? string What the prompt begins with.
+---@param text? string The beginning of the prompt.
 function M.send_comments(text)
   require('drawbridge.changes').send_comments(text or '')
 end

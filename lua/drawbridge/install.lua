@@ -1,4 +1,4 @@
---- `:DrawbridgeInstall`: the Python half of the plugin, in the plugin's own `.venv`.
+--- `:DrawbridgeInstall`: the bridge, in the plugin's own `.venv`.
 local log = require('drawbridge.log')
 local program = require('drawbridge.program')
 local message = require('drawbridge.message')
@@ -60,7 +60,7 @@ function M.run()
   if running then
     return message.answer(':DrawbridgeInstall: an installation is already running')
   elseif program.find() then
-    return message.answer(':DrawbridgeInstall: the Python half is already installed')
+    return message.answer(':DrawbridgeInstall: the bridge is already installed')
   elseif vim.fn.filereadable(script) == 0 or not python() then
     local missing = python() and script or 'python3'
     return message.answer(
@@ -69,13 +69,13 @@ function M.run()
     )
   end
   local words = { python(), script, 'setup' }
-  local question = ('Install the Python half of Drawbridge into %s/.venv? It is downloaded with pip.'):format(
+  local question = ('Install the bridge into %s/.venv? This downloads it with pip.'):format(
     vim.fn.fnamemodify(program.root(), ':~')
   )
   if vim.fn.confirm(question, '&Yes\n&No', 2) == 1 then
     install(words)
   else
-    message.answer(':DrawbridgeInstall: nothing was installed')
+    message.answer(':DrawbridgeInstall: canceled')
   end
 end
 

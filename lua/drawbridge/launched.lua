@@ -27,7 +27,7 @@ end
 
 --- The person's own copy of the plugin and `setup{}` come first. Without one the bundled copy is added and set up.
 ---@param runtime string The folder of our copy.
----@param python string The interpreter that our Python side runs on, so that both halves are of one version.
+---@param python string The interpreter that our Python side runs on, so that the plugin and the bridge have the same version.
 local function join(runtime, python)
   if is_there() then
     return
@@ -39,7 +39,7 @@ local function join(runtime, python)
   end
 end
 
----@param socket string Where this Neovim was told to listen, unless the person said otherwise.
+---@param socket string The address to listen on, unless the user has set another one.
 ---@param runtime string
 ---@param python string
 return function(socket, runtime, python)

@@ -15,7 +15,7 @@ local ANCESTORS = 6 -- how far above a hook's process the agent is looked for
 ---@field agents string[]
 ---@field pids integer[]
 ---@field unasked string[]
----@field modes table<integer, string> By process id: the permission mode that the agent's hook has reported last.
+---@field modes table<integer, string> The permission mode that each agent's hook has reported last, by process ID.
 local bridge ---@type drawbridge.Bridge?
 local state_callbacks = {} ---@type fun()[]
 local alive_timer
@@ -165,7 +165,7 @@ function handlers.attach(params)
   if bridge and bridge.channel ~= params.channel and is_open(bridge.channel) then
     error({
       code = 'REFUSED',
-      message = 'Another Drawbridge bridge is already connected to this Neovim. :DrawbridgeStop stops that one.',
+      message = 'Another bridge is already connected to this Neovim. Stop it with :DrawbridgeStop.',
     })
   end
   M.detach()
@@ -265,7 +265,7 @@ end
 function M.handle(method, params)
   local handler = handlers[method]
   if not handler or (not bridge and method ~= 'attach') then
-    return { ok = false, code = 'INTERNAL', message = ('Neovim cannot answer %s now.'):format(method) }
+    return { ok = false, code = 'INTERNAL', message = ("Neovim can't answer %s now."):format(method) }
   end
   local ok, value = pcall(handler, params)
   if ok then

@@ -79,7 +79,7 @@ function M.report(text, level, in_front)
 end
 
 --- Several problems in one line: the whole text of a single one, the first words of many; each is in the log.
----@param where string What they are problems of.
+---@param where string What the problems belong to.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)
   if #problems == 1 then

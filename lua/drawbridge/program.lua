@@ -29,7 +29,7 @@ function M.find()
       return { candidate }
     end
   end
-  return nil, 'the Python half is missing (:DrawbridgeInstall)'
+  return nil, 'the bridge is not installed (:DrawbridgeInstall)'
 end
 
 --- What to do where the Python side is missing: too long for a message.
@@ -38,7 +38,7 @@ function M.remedy()
   if vim.fn.filereadable(script) == 1 then
     return ('run :DrawbridgeInstall, or in a shell: python3 %s setup'):format(vim.fn.fnamemodify(script, ':~'))
   end
-  return 'put a drawbridge on PATH'
+  return 'make `drawbridge` available on PATH'
 end
 
 local function absolute(path)
@@ -54,8 +54,8 @@ local SWITCHES = {
 }
 
 --- The arguments of `drawbridge ide`: only what the person has set. The rest may be in the bridge's own settings file.
----@param options table As from `config.get()`.
----@param last {port: integer?, token: string?} Of the former bridge of this Neovim.
+---@param options table The options, as returned by `config.get()`.
+---@param last {port: integer?, token: string?} The port and token of the previous bridge of this Neovim.
 ---@return string[] arguments
 ---@return table<string, string> environment In addition to Neovim's own.
 function M.invocation(options, last)

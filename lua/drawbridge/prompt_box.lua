@@ -100,7 +100,7 @@ end
 --- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed,
 --- "dialog" if a dialog has taken the place of the box.
 ---@param buffer integer
----@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil: there is neither on the screen.
+---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
 ---@return string? text The text in the box, without its blanks.
 function M.state(buffer)
   local lines = lines_of(buffer)
@@ -118,7 +118,7 @@ end
 local function session_of(pid)
   local session = require('drawbridge.terminal').session_of(pid)
   if not session then
-    refuse('The terminal is closed. Nothing was typed.')
+    refuse('The terminal has been closed.')
   end
   return session
 end
@@ -137,11 +137,9 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse(
-      'The agent does not accept a prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
-    )
+    refuse("The agent can't take a prompt now: its terminal shows something else. Try again later.")
   elseif typed then
-    refuse('Someone has started typing a prompt there. Nothing was typed. Try again later.')
+    refuse('Somebody has started typing a prompt there, so yours was not typed. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -22,7 +22,7 @@ local M = {}
 ---@field is_new boolean Whether the file does not exist yet.
 ---@field kind 'change'|'code'
 ---@field note string?
----@field changes string[] What changes beside the lines.
+---@field changes string[] What changes besides the lines.
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
@@ -30,21 +30,21 @@ local M = {}
 ---@field bom boolean
 ---@field final_newline boolean
 ---@field proposed integer The buffer of the proposed text.
----@field old integer? The buffer of the present text, for diff mode.
+---@field old integer? The buffer of the current text, for diff mode.
 ---@field inline boolean
 ---@field target drawbridge.Target?
----@field filled integer? The changedtick of the proposed text as it came.
----@field windows {proposed: integer, old: integer?}? While it is shown.
----@field tab integer? The tab page of its own.
----@field stacked boolean? Whether its sides are below each other because there is no room beside each other.
----@field borrowed boolean? Whether the window of the present text is the person's and stays.
+---@field filled integer? The changedtick of the proposed text when it arrived.
+---@field windows {proposed: integer, old: integer?}? Only while it is shown.
+---@field tab integer? Its own tab page.
+---@field stacked boolean? Whether its sides are below each other because there is no room to show them side by side.
+---@field borrowed boolean? Whether the window of the current text belongs to the user and stays open.
 ---@field old_options table? That window's options before diff mode.
----@field place table? Where the person was before.
+---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field note_notice table?
 ---@field decided boolean?
----@field told boolean? Whether the person knows that a save by a plugin does not accept.
----@field had_focus boolean? Whether the person was in the view when they decided.
+---@field told boolean? Whether the user was notified that a save by a plugin does not accept.
+---@field had_focus boolean? Whether the view had the focus when the user decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
 ---@field settling boolean? Whether it has just been opened and still ignores keys.
 ---@field reported boolean? Whether edits of the proposed text are reported.
@@ -195,12 +195,12 @@ local function written_by_command(entry)
     -- An autosave plugin comes after each change; it is enough to say so once.
     if consent.is_acting() or not entry.told then
       entry.told = true
-      say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
+      say("not accepted: use :w in the proposal's window, or :DrawbridgeAccept")
     end
   elseif not view.is_readable(entry) then
-    say('not accepted: the window of the proposal is too small to show it')
+    say("not accepted: the proposal's window is too small to show it")
   elseif not writing_accepts() then
-    say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
+    say(':w is off here (allow_w_to_accept); use :DrawbridgeAccept')
   else
     decide(entry, true)
   end
@@ -224,7 +224,7 @@ local function settle(entry)
   if #keys == 0 then
     return
   elseif not from_terminal or not is_for_prompt() then
-    return say('keys typed while the proposal opened were ignored')
+    return say('keys typed while the proposal was opening were ignored')
   end
   local terminal = entry.place.window
   if entry.windows and not entry.decided then
@@ -339,6 +339,9 @@ function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
     entry.added, entry.removed = params.added, params.removed
+    if entry.windows and entry.added + entry.removed == 0 then
+      view.unfold(entry)
+    end
     vim.cmd('redrawstatus!')
   end
 end
@@ -364,7 +367,7 @@ function M.accept()
   elseif not entry.windows then
     M.open()
   elseif not view.is_readable(entry) then
-    answer(':DrawbridgeAccept: the window of the proposal is too small to show it')
+    answer(":DrawbridgeAccept: the proposal's window is too small to show it")
   else
     decide(entry, true)
     return true

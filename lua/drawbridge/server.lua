@@ -88,8 +88,7 @@ local function read_line(line)
   if line:find('%S') then
     log.add(line)
     -- Without what only a log needs: the time, the level and the logger, or the command's name.
-    line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
-    state.last_line = line:gsub('^Nothing was started: ', '')
+    state.last_line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
   end
 end
 
@@ -117,7 +116,7 @@ local function pause_then_launch(code)
   if #state.restarts >= RESTARTS then
     return fail('the bridge keeps exiting: ', reason)
   end
-  message.notice('the bridge restarts: ' .. reason, 'info')
+  message.notice('restarting the bridge: ' .. reason, 'info')
   table.insert(state.restarts, now)
   enter('pausing')
   vim.defer_fn(function()
@@ -145,7 +144,7 @@ local function exited(job, code)
     end
   elseif code == 2 then
     -- It was asked for something that can't be: trying again would not help.
-    fail('no bridge: ', state.last_line or 'exit code 2')
+    fail('bridge not started: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
   end
@@ -268,7 +267,7 @@ function M.when_ready(callback)
   table.insert(waiting, once)
   M.start()
   vim.defer_fn(function()
-    once(nil, ('no bridge after %d seconds'):format(READY_WITHIN / 1000))
+    once(nil, ('no bridge within %d seconds'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)
 end
 

@@ -27,8 +27,8 @@ end
 local ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported of the connected agents.
----@return string? silent The mode of one that does not ask.
----@return string? asks The mode of the others; nil unless every one has reported a mode.
+---@return string? silent The mode of an agent that does not ask.
+---@return string? asks The mode of the other agents; nil unless all of them have reported a mode.
 local function reported()
   local link = loaded('link')
   local state = link and link.attached() and link.state() or { pids = {}, modes = {} }
@@ -56,9 +56,9 @@ function M.asking()
   local silent, asks = reported()
   local unasked = M.unasked()[1]
   if silent then
-    return ('no: Claude Code is in mode "%s" (Shift+Tab in its terminal changes that)'):format(silent)
+    return ('no: Claude Code is in "%s" mode (Shift+Tab in its terminal changes it)'):format(silent)
   elseif unasked and asks then
-    return ('perhaps not: %s wrote a file without asking; its mode is "%s" now'):format(unasked, asks)
+    return ('possibly not: %s wrote a file without asking; its mode is now "%s"'):format(unasked, asks)
   elseif unasked then
     return 'no: ' .. unasked .. ' writes without asking (Shift+Tab in its terminal changes its mode)'
   elseif not vim.tbl_contains(M.agents(), 'Claude Code') then
@@ -74,9 +74,9 @@ function M.asking()
   if #elsewhere == 0 or mode == 'default' then
     return 'yes'
   end
-  local why = mode and ('its settings start it in mode "%s"'):format(mode)
+  local why = mode and ('its settings start it in "%s" mode'):format(mode)
     or 'without permissions.defaultMode it starts in auto mode'
-  return ('perhaps not: %s; its footer shows its mode'):format(why)
+  return ('possibly not: %s; its footer shows its mode'):format(why)
 end
 
 --- How many proposals wait for the person.
@@ -181,7 +181,7 @@ local NEXT = {
   failed = ':DrawbridgeLog and :checkhealth drawbridge have the details',
   starting = 'wait a moment',
   stopping = 'wait a moment',
-  listening = ':DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide',
+  listening = ':DrawbridgeClaude or :DrawbridgeGemini; in another terminal, /ide',
   connected = ':DrawbridgeSend shows Claude a file or lines',
 }
 
@@ -193,7 +193,7 @@ local function rows(now, guard)
   local said = {
     { 'bridge', now.state .. (now.problem and (': ' .. now.problem) or '') },
     { 'agents', #now.agents > 0 and table.concat(now.agents, ', ') or 'none' },
-    { 'proposals', now.pending > 0 and ('%d wait (:DrawbridgeReview)'):format(now.pending) or 'none' },
+    { 'proposals', now.pending > 0 and ('%d waiting (:DrawbridgeReview)'):format(now.pending) or 'none' },
   }
   local function add(label, text)
     if text then
@@ -228,6 +228,7 @@ local function place(lines)
     relative = 'editor',
     style = 'minimal',
     border = 'rounded',
+    zindex = 70, -- above the notices: this was asked for
     width = width,
     height = height,
     row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),
@@ -256,7 +257,7 @@ end
 
 --- Shows the status in a window of its own; `q`, Esc or leaving it closes it.
 function M.show()
-  local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('is being asked')
+  local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('waiting for your answer')
   vim.bo[buffer].bufhidden = 'wipe'
   fill(buffer, lines)
   local window = vim.api.nvim_open_win(buffer, true, place(lines))

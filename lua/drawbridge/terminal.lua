@@ -14,7 +14,7 @@ function M.report()
   require('drawbridge.link').send('terminals', { pids = claude and { claude.pid } or {} })
 end
 
----@param pid integer As reported.
+---@param pid integer The process ID, as reported.
 ---@return {buffer: integer, job: integer, pid: integer}?
 function M.session_of(pid)
   local claude = sessions.claude
@@ -53,7 +53,7 @@ local SHARED = {
 }
 
 --- The window of another agent in this tab page.
-local function neighbour()
+local function neighbor()
   for _, session in pairs(sessions) do
     local window = vim.fn.bufwinid(session.buffer)
     if window ~= -1 and vim.api.nvim_win_get_config(window).relative == '' then
@@ -65,7 +65,7 @@ end
 --- A window for `buffer` where the options want it; it becomes the current one. Two agents share the room of one.
 local function open_window(buffer)
   local options = config.get().terminal
-  local beside = neighbour()
+  local beside = neighbor()
   if options.position == 'float' then
     open_float(buffer, options.size)
   elseif beside and options.position ~= 'tab' then
@@ -119,7 +119,7 @@ local function ended(agent, buffer, code)
     end
     vim.api.nvim_buf_delete(buffer, { force = true })
   elseif code ~= 0 then
-    message.answer(('%s: ended with code %d'):format(cli.agents[agent].command, code), 'warn')
+    message.answer(('%s: exited with code %d'):format(cli.agents[agent].command, code), 'warn')
   end
 end
 
@@ -181,7 +181,7 @@ function M.open(agent, arguments)
   if session and vim.api.nvim_buf_is_valid(session.buffer) then
     focus(session.buffer)
     if #arguments > 0 then
-      message.answer(('%s: already running; end it to use other arguments'):format(command), 'warn')
+      message.answer(('%s: already running; exit it to use other arguments'):format(command), 'warn')
     end
     return
   end

@@ -7,7 +7,7 @@ local place = require('drawbridge.view_place')
 local room = require('drawbridge.view_room')
 local text = require('drawbridge.view_text')
 
-local M = {}
+local M = { unfold = diff.unfold }
 
 local EDITED_AFTER = 150 -- ms from an edit to new marks
 local READABLE = 30 -- columns of a side; narrower ones are put below each other
@@ -219,8 +219,8 @@ end
 
 --- Opens the view in front of the person. `closed` is called when anything closes a part of it.
 ---@param entry drawbridge.Entry
----@param closed fun(entry: drawbridge.Entry, window?: integer) With the window that goes, where it is one.
----@return string? problem Why it could not be opened; nothing of it is left then.
+---@param closed fun(entry: drawbridge.Entry, window?: integer) Called with the window that is closing, if there is one.
+---@return string? problem Why it could not be opened; nothing stays open in that case.
 function M.open(entry, closed)
   entry.place = place.remember()
   entry.windows = {}

@@ -1,4 +1,4 @@
---- The view in two windows: the present text and the proposed one, in Neovim's diff mode.
+--- The view in two windows: the current text and the proposed one, in Neovim's diff mode.
 local bar = require('drawbridge.view_bar')
 
 local M = {}
@@ -10,7 +10,7 @@ local OPTIONS =
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
 -- To diff mode a line that the other side lacks is an added one, on both sides.
-local COLOURS = {
+local COLORS = {
   old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller' .. CHANGED,
   proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller' .. CHANGED,
 }
@@ -39,10 +39,10 @@ local function own_buffer(entry)
   end
 end
 
---- Opens the two windows beside or above each other, beginning in the current one, which shows the present text.
+--- Opens the two windows beside or above each other, beginning in the current one, which shows the current text.
 ---@param entry drawbridge.Entry
 ---@param layout 'vertical'|'horizontal'
----@param borrowed boolean Whether the current window is the person's and stays.
+---@param borrowed boolean Whether the current window belongs to the user and stays open.
 function M.open(entry, layout, borrowed)
   local old_window = vim.api.nvim_get_current_win()
   entry.windows = { old = old_window }
@@ -60,7 +60,7 @@ function M.open(entry, layout, borrowed)
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
-    vim.wo[one].winhighlight = COLOURS[side]
+    vim.wo[one].winhighlight = COLORS[side]
   end
   bar.on_old(entry, old_window)
   bar.on_proposed(entry, window, false)
@@ -78,13 +78,23 @@ local function has_own_folds()
   return false
 end
 
---- Whether the current window can be the one that shows the present text. Diff mode would drop folds made by hand.
+--- Whether the current window can be the one that shows the current text. Diff mode would drop folds made by hand.
 ---@param entry drawbridge.Entry
 function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
---- Takes diff mode off the window of the present text: Neovim remembers a window's options with the person's buffer.
+--- Opens the folds of both windows: where nothing differs now, diff mode folds all lines into one.
+---@param entry drawbridge.Entry
+function M.unfold(entry)
+  for _, window in pairs(entry.windows) do
+    if vim.api.nvim_win_is_valid(window) and vim.wo[window].diff then
+      vim.wo[window].foldlevel = 99
+    end
+  end
+end
+
+--- Takes diff mode off the window of the current text: Neovim remembers a window's options with the person's buffer.
 ---@param entry drawbridge.Entry
 function M.leave(entry)
   local window = entry.windows.old

@@ -72,9 +72,9 @@ local function look()
 end
 
 --- Runs `run` as soon as the person is free, in the order of the calls; right now where they are.
----@param id any For `forget`.
+---@param id any The ID to pass to `forget`.
 ---@param run fun()
----@param also? fun(): boolean What has to be true besides.
+---@param also? fun(): boolean An additional condition.
 function M.when_free(id, run, also)
   table.insert(waiting, { id = id, run = run, also = also })
   timer = timer or loop.new_timer()

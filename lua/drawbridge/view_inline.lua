@@ -5,7 +5,7 @@ local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
 local LINE_LIMIT = 500 -- bytes of a removed line; virtual lines do not wrap
-local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is coloured as far as its text goes
+local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored as far as its text goes
 local GUTTER = 2 -- cells of the sign column alone
 
 --- A line as virtual text can show it: tabs as spaces, other control characters as "^X".
@@ -97,7 +97,7 @@ end
 
 --- Lines above the first line are only to be seen where the window leaves room for them.
 ---@param buffer integer
----@param namespace? integer That of the lines; without it, of a proposal.
+---@param namespace? integer The namespace of the lines (default: the one for proposals).
 function M.make_room_at_top(buffer, namespace)
   namespace = namespace or MARKS
   local above = 0
@@ -117,7 +117,7 @@ end
 --- `removed`, and where in it they begin and end, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
----@param clear boolean Whether the marks of before go.
+---@param clear boolean Whether to remove the previous marks.
 function M.mark(buffer, hunks, clear)
   if clear then
     vim.api.nvim_buf_clear_namespace(buffer, MARKS, 0, -1)

@@ -54,7 +54,7 @@ end
 
 --- Opens a floating window with `buffer` in this tab page, without entering it, as `away_from_terminal` does.
 ---@param buffer integer
----@param options table As for `nvim_open_win`.
+---@param options table The options for `nvim_open_win`.
 ---@return integer window
 function M.open_float(buffer, options)
   local function open()

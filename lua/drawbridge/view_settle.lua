@@ -14,7 +14,7 @@ local function now()
 end
 
 --- A key as `feedkeys` takes it; nil for what the mouse or the terminal sends by itself.
----@param key integer|string From `getchar`.
+---@param key integer|string The return value of `getchar`.
 local function typed(key)
   if type(key) == 'number' then
     return vim.fn.nr2char(key)

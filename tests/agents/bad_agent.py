@@ -11,15 +11,16 @@ A prompt:
     ask [TOOL JSON]  asks for TOOL (default Bash), says the answer that it got as JSON, ends well
     ask-and-withdraw asks and takes the question back at once, ends well
     ask-and-die      asks and ends with code 3
+    ask-and-continue asks; when its input ends it takes a moment, ignores SIGTERM, and writes the file "continued"
     ask-badly        asks without a tool, then for something unknown; says what it was answered
     edit FILE OLD NEW  asks for an Edit of FILE (in its directory), writes it as allowed, ends well
     die [CODE]       says half a sentence, complains on stderr, ends with CODE (default 3)
-    silent           nothing any more; an interrupt is not heard, SIGINT and SIGTERM end it
-    half             says something, and then nothing any more
+    silent           nothing from then on; an interrupt is not heard, SIGINT and SIGTERM end it
+    half             says something, and then nothing more
     obliging         says something; an interrupt ends its turn, after some last words
     sturdy           as `half`, and it ignores SIGINT too
     stubborn         as `silent`, and it ignores SIGINT and SIGTERM too
-    deaf             says something and does not read its input any more
+    deaf             says something and no longer reads its input
     junk             prints what is no message at all, then ends well
     junk-and-die     the same, but ends with code 4 and without a word on stderr
     line BYTES       one message of so many bytes, ends well
@@ -202,6 +203,16 @@ def act_silent(rest: str) -> None:
     while True:
         sys.stdin.buffer.readline()
         time.sleep(0.01)
+
+
+def act_ask_and_continue(rest: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    question(subtype="can_use_tool", tool_name="Bash", input={"command": "ls"}, permission_suggestions=[])
+    tell("May I?")
+    while sys.stdin.buffer.readline():
+        pass
+    time.sleep(2)  # as the real one, before it gives up
+    Path("continued").touch()
 
 
 def act_half(rest: str) -> None:

@@ -1,7 +1,8 @@
 """A server that starts an agent, allows whatever it asks, says the agent's process id and what it told last, and waits to
 be killed.
 
-``server_to_kill.py PROMPT DIRECTORY [CLAUDE]``: the misbehaving agent, or the real one at that path.
+``server_to_kill.py PROMPT DIRECTORY [CLAUDE [unanswered]]``: the misbehaving agent, or the real one at that path, whose
+question may stay unanswered.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from drawbridge.agents.claude.driver import Claude
 from tests.agents.rig import bad_agent
 
 
-async def main(prompt: str, directory: str, claude: str | None = None) -> None:
+async def main(prompt: str, directory: str, claude: str | None = None, unanswered: str = "") -> None:
     heard: asyncio.Queue[Event] = asyncio.Queue()
     agent: Agent = Claude(claude) if claude else bad_agent()
     process = await agent.start(Launch(directory, str(uuid.uuid4())), heard.put_nowait)
@@ -28,7 +29,8 @@ async def main(prompt: str, directory: str, claude: str | None = None) -> None:
     while words is None:
         event = await heard.get()
         if isinstance(event, Question) and claude:
-            process.answer(event.question_id, Decision(allow=True))
+            if not unanswered:
+                process.answer(event.question_id, Decision(allow=True))
             words = ""
         elif isinstance(event, AgentLine) and not claude:
             told = json.loads(event.raw)

@@ -72,6 +72,14 @@ async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, p
         await eventually(lambda: not lives(killed.agent), "the end of the agent")
 
 
+async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_server(tmp_path: Path) -> None:
+    """The end of its input is not an answer."""
+    async with server("ask-and-continue", tmp_path) as killed:
+        await killed.die()
+        await eventually(lambda: not lives(killed.agent), "the end of the agent")
+        assert not (tmp_path / "continued").exists()
+
+
 @pytest.mark.parametrize(
     "prompt", ["child", pytest.param("escape", marks=linux), pytest.param("escape-and-die", marks=linux)]
 )

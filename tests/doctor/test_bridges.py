@@ -74,7 +74,7 @@ def test_the_file_of_a_dead_bridge_is_named(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
     said = doctor()
-    assert said.one("bridge-dead")["title"] == f"{path} is left behind: process {gone} has ended."
+    assert said.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
     assert said.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
     assert said.code == 3
 
@@ -190,6 +190,12 @@ async def test_a_directory_outside_every_workspace_is_a_note(doctor: Doctor, pro
     async with bridge("--folder", other):
         titles = [one["title"] for one in doctor().findings if one["id"] == "bridge-outside"]
     assert titles == [f"No bridge for {name} serves {project}, only {other}." for name in ("Claude Code", "Gemini CLI")]
+
+
+def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.socket) -> None:
+    lock_file(listener.getsockname()[1], drawbridgePid=None, workspaceFolders=[])
+    outside = doctor().one("bridge-outside")
+    assert (outside["title"], outside["todo"]) == ("No bridge for Claude Code serves a folder.", "Start Neovim here.")
 
 
 async def test_two_bridges_for_one_directory_are_named(doctor: Doctor, project: Path) -> None:

@@ -69,7 +69,7 @@ def test_people_see_what_is_wrong_first_and_what_to_do(doctor: Doctor) -> None:
     path = dead_lock()
     said = doctor("--fix")
     first, *rest = said.output.splitlines()
-    assert first.startswith(f"! {path} is left behind")
+    assert first.startswith(f"! {path} was left behind")
     assert rest[1].startswith("  → `")
     assert "1 warning, 2 notes. 3 checks passed." in said.output
     assert "\x1b" not in said.output
@@ -105,7 +105,7 @@ def test_a_command_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_yes_without_fix_is_a_mistake(doctor: Doctor) -> None:
     said = doctor("--yes")
     assert (said.code, said.output) == (2, "")
-    assert said.errors == "drawbridge doctor: --yes answers the question of --fix. Nothing was changed; use both.\n"
+    assert said.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
 
 
 # Time
@@ -160,7 +160,7 @@ def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Pat
     said = doctor("--fix")
     assert said.code == 2
     assert f"delete {path}" in said.output
-    nobody = "Nothing was changed: there is no terminal in which to confirm the changes. Run this again with --yes.\n"
+    nobody = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes.\n"
     assert said.errors == nobody
     assert everything(home) == before
 

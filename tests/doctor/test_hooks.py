@@ -73,7 +73,7 @@ def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo oh dear >&2; exit 7", "it ended with code 7: oh dear"),
+        ("echo oh dear >&2; exit 7", "it exited with code 7: oh dear"),
         ("echo hello", "its answer is not JSON"),
         ("echo 5", "its answer is not a JSON object"),
         ("sleep 60 | cat", "it did not answer within 0.5 seconds"),
@@ -142,4 +142,4 @@ def test_a_settings_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
 def test_a_guard_that_failed_today_is_named(doctor: Doctor) -> None:
     ended = subprocess.run([sys.executable, "-m", "drawbridge", "hook"], input=b"{nonsense", capture_output=True)
     assert ended.stdout == b"{}\n"
-    assert "The guard failed once within a day" in doctor().one("guard-failed")["title"]
+    assert "The guard failed once in the last day" in doctor().one("guard-failed")["title"]

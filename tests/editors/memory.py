@@ -49,7 +49,7 @@ from drawbridge.text import split, utf16_length
 
 
 class Buffer(Struct):
-    """``saved`` is what the file held when it was last read or written; None: it has never been on disk."""
+    """``saved`` is what the file held when it was last read or written; None if it has never been on disk."""
 
     text: str
     saved: str | None
@@ -193,11 +193,11 @@ class MemoryEditor:
         self._answer()
         buffer = self.buffers.get(path)
         if buffer is None:
-            raise Refused(f"{path} is not open in the editor. Nothing was saved.")
+            raise Refused(f"{path} is not open in the editor.")
         try:
             buffer.write(path)
         except OSError as error:
-            raise Refused(f"{path} can't be written: {error.strerror}. Nothing was saved.") from None
+            raise Refused(f"{path} can't be written: {error.strerror}.") from None
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
         self._answer()
@@ -244,7 +244,7 @@ class MemoryEditor:
     async def type_prompt(self, terminal: int, text: str) -> None:
         self._answer()
         if terminal not in self.terminals:
-            raise Refused("The terminal is closed. Nothing was typed.")
+            raise Refused("The terminal has been closed.")
         self.terminals[terminal].append(text)
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
@@ -257,7 +257,7 @@ class MemoryEditor:
 
     def _answer(self) -> None:
         if self._gone:
-            raise EditorGone("The editor is gone. Nothing was done; start it again.")
+            raise EditorGone("The editor is gone. Start it again.")
         if self.hung:
             raise EditorHung("The editor gave no answer for 5 seconds. Look at it: it may wait for a key.")
 

@@ -73,9 +73,7 @@ class TestReading:
         assert read_text(str(file), limit=1000) == "x" * 1000
         check_text_file(str(file), limit=1000)
         for read in (read_text, check_text_file):
-            with pytest.raises(
-                UnusableFile, match=r"large.txt has 1,000 bytes; up to 999 are read. Nothing was opened."
-            ):
+            with pytest.raises(UnusableFile, match=r"large.txt is 1,000 bytes; the limit is 999\."):
                 read(str(file), limit=999)
 
     def test_a_file_over_the_standard_limit_costs_no_memory(self, tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ class TestReading:
 
     def test_a_file_that_understates_its_size_is_held_to_the_limit_too(self) -> None:
         assert read_text("/proc/self/status")
-        with pytest.raises(UnusableFile, match="up to 10 are read"):
+        with pytest.raises(UnusableFile, match="the limit is 10"):
             read_text("/proc/self/status", limit=10)
 
 
@@ -99,7 +97,6 @@ class TestRefusing:
         with pytest.raises(UnusableFile) as raised_again:
             check_text_file(str(path))
         assert str(raised.value) == str(raised_again.value)
-        assert str(raised.value).endswith("Nothing was opened.")
         str(raised.value).encode()
         return str(raised.value)
 
@@ -146,7 +143,7 @@ class TestRefusing:
         check_text_file(str(tmp_path / "latin1.txt"))  # an editor may show it all the same
 
     def test_a_missing_file_where_one_is_needed(self, tmp_path: Path) -> None:
-        with pytest.raises(UnusableFile, match="There is no file"):
+        with pytest.raises(UnusableFile, match="does not exist"):
             check_text_file(str(tmp_path / "missing"))
 
 

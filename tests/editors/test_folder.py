@@ -141,7 +141,7 @@ class TestWhatAPersonReads:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", old, new)) == [Accepted(new)]
             assert said in at.log.getvalue()
-            assert "No line changes." in at.log.getvalue()
+            assert "No lines changed." in at.log.getvalue()
 
     async def test_a_new_file_is_called_one(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
@@ -167,7 +167,7 @@ class TestWhatAPersonReads:
         await rig.until_asked()
         await rig.editor.notify("First line.\nSecond line.", "warn")
         await rig.terminal.shows("Second line.")
-        assert uncoloured(rig.terminal.screen).endswith(
+        assert uncolored(rig.terminal.screen).endswith(
             f"\n{QUESTION}\r\x1b[KFirst line.\n{QUESTION}\r\x1b[KSecond line.\n{QUESTION}"
         )
         await rig.accept("1")
@@ -194,7 +194,7 @@ class TestWhatAPersonReads:
             await at.editor.written(str(path), OLD, "1")
             lines = at.log.getvalue().splitlines()
             assert lines[0] == "An agent shows you file.txt:2"
-            assert lines[3:] == ["Claude Code shows you file.txt", "file.txt is written."]
+            assert lines[3:] == ["Claude Code shows you file.txt", "file.txt was written."]
 
     async def test_a_file_that_is_none_is_not_pointed_at(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"") as at:
@@ -255,7 +255,9 @@ class TestWhatIsDrawn:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", "", new)) == [Accepted(new)]
             assert at.log.getvalue().count("\n") < ROWS_LIMIT + 10
-            assert f"{100_000 - ROWS_LIMIT:,} more rows are not drawn; e opens the whole text." in at.log.getvalue()
+            assert (
+                f"{100_000 - ROWS_LIMIT:,} more lines are hidden; press e to open the full text." in at.log.getvalue()
+            )
 
     async def test_a_long_line_is_cut_and_says_so(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
@@ -373,7 +375,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
+        await rig.terminal.shows("The bridge is stopping. The proposal is undecided.")
         assert rig.events == []
 
 
@@ -425,7 +427,7 @@ class TestEditing:
     @pytest.mark.parametrize(
         ("script", "reason"),
         [
-            ("echo changed > $1; exit 3", "ended with status 3"),
+            ("echo changed > $1; exit 3", "exited with code 3"),
             ("rm $1", "The edited file was removed"),
             (r"printf 'a\000b' > $1", "is binary"),
             (r"printf 'caf\351' > $1", "is not UTF-8"),
@@ -464,7 +466,7 @@ class TestEditing:
         assert "By the way." not in rig.terminal.screen
         rig.terminal.type("\n")
         await rig.accept("second")
-        after = uncoloured(rig.terminal.screen).partition("begin")[2]
+        after = uncolored(rig.terminal.screen).partition("begin")[2]
         assert after.index("end\n") < after.index("By the way.\n") < after.index("Withdrawn:") < after.index(QUESTION)
         assert rig.decisions == [("second", Accepted(NEW))]
 
@@ -483,7 +485,7 @@ class TestEditing:
         assert rig.events == []
 
 
-def uncoloured(screen: str) -> str:
+def uncolored(screen: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", screen)
 
 

@@ -163,7 +163,7 @@ async def test_write_can_be_switched_off(rig: Workstation) -> None:
     for keys in (":w<CR>", ":up<CR>"):
         await rig.person.types(keys)
         assert await is_undecided(rig)
-        assert ":DrawbridgeAccept does" in await rig.person.messages()
+        assert "use :DrawbridgeAccept" in await rig.person.messages()
     await rig.person.lua("require('drawbridge.review').accept()")
     assert await rig.decided() == Accepted(NEW)
 

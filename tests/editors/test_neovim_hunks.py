@@ -146,6 +146,19 @@ async def test_all_changes_put_back_are_the_present_text(rig: Workstation, layou
     assert await rig.decided() == Accepted("one\ntwo\n")
 
 
+async def test_lines_are_shown_where_nothing_differs_any_longer(rig: Workstation) -> None:
+    """Diff mode would fold them all into one line, on both sides."""
+    old = "".join(f"line {number}\n" for number in range(40))
+    await shown(rig, "vertical", old, old.replace("line 20\n", "another\n"))
+    await rig.person.until("return vim.fn.foldclosed(1) == 1")
+    await rig.person.types("21G")
+    await rig.person.lua("require('drawbridge.review').reject_hunk()")
+    await rig.person.until("return vim.fn.getline(21) == 'line 20'")
+    for side in ("h", "l"):
+        await rig.person.types(f"<C-w>{side}")
+        await rig.person.until("return vim.fn.foldclosed(1) == -1")
+
+
 @anyhow
 async def test_no_change_under_the_cursor_is_said(rig: Workstation, layout: str) -> None:
     await shown(rig, layout)
@@ -226,7 +239,7 @@ return found
 async def test_changed_lines_are_signed_and_coloured_to_the_edge(
     program: Path, tmp_path: Path, number: bool, columns: int
 ) -> None:
-    """On the screen, in the default colours, with line numbers and without."""
+    """On the screen, in the default colors, with line numbers and without."""
     old, new = CHANGED
     path = tmp_path / "app.py"
     path.write_text(old)
@@ -249,7 +262,7 @@ async def test_changed_lines_are_signed_and_coloured_to_the_edge(
         await asyncio.to_thread(pane.wait_for, "(?m)" + r" *\n".join(map(re.escape, lines)))
         groups = await person.lua(HIGHLIGHTS)
         assert len({*groups.values(), ""}) == 4, "each has a background of its own"
-        shown = {text.rstrip(): backgrounds for text, backgrounds in coloured(pane.coloured)}
+        shown = {text.rstrip(): backgrounds for text, backgrounds in colored(pane.coloured)}
         for line in lines:
             backgrounds = shown[line.rstrip()]
             group = groups[{"-": "Removed", "+": "Added"}.get(line[0], "Changed")]
@@ -266,7 +279,7 @@ async def test_changed_lines_are_signed_and_coloured_to_the_edge(
         await editor.close()
 
 
-def coloured(screen: str) -> Iterator[tuple[str, list[str]]]:
+def colored(screen: str) -> Iterator[tuple[str, list[str]]]:
     """Each line of a screen, and the number of the background of each of its cells; empty where it has none."""
     background = ""
     for line in screen.splitlines():

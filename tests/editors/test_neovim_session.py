@@ -65,14 +65,14 @@ async def test_a_plugin_of_another_version_is_refused_and_left_alone() -> None:
     async with headless(nvim()) as person:
         await person.lua("package.loaded['drawbridge.link'] = { REVISION = 99 }")
         editor = await Neovim.connect(person.address)
-        with pytest.raises(Refused, match=r"revision 99.*Nothing was started"):
+        with pytest.raises(Refused, match=r"revision 99"):
             await editor.start(lambda event: None)
         await editor.close()
 
 
 async def test_a_second_bridge_is_refused_while_the_first_lives(rig: Workstation) -> None:
     second = await Neovim.connect(rig.person.address)
-    with pytest.raises(Refused, match="Another Drawbridge bridge"):
+    with pytest.raises(Refused, match="Another bridge"):
         await second.start(lambda event: None)
     await second.close()
     assert await rig.editor.folders() == (str(rig.folder),)

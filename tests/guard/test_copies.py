@@ -106,7 +106,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
 
 
 def test_without_copies_it_says_so() -> None:
-    assert restore() == (0, "No copies: nothing has been replaced in an editor yet.\n", "")
+    assert restore() == (0, "No saved copies: no text in an editor has been replaced yet.\n", "")
 
 
 def test_a_list_is_for_people(kept: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_copy_is_put_back_and_what_the_file_held_is_the_newest(
     neovim = guard.neovim({str(file): {}})
     code, output, errors = restore("1" if by == "number" else str(file), socket_dir=str(guard.sockets))
     assert (code, errors) == (0, "")
-    assert output.startswith(f"{file} was restored to its text of 2026-09-")
-    assert output.endswith("The text that this replaced is the newest copy.\n")
+    assert output.startswith(f"{file} was restored to its text from 2026-09-")
+    assert output.endswith("The text that it replaced is now the newest copy.\n")
     assert file.read_text() == "then\n"
     assert file.stat().st_mode & 0o777 == 0o755
     newest = copies.listed(str(kept))[0]
@@ -163,7 +163,7 @@ def test_unsaved_changes_are_not_overwritten_by_us_either(guard: Guard, kept: Pa
     guard.neovim({str(file): KEPT | {"current": False}})
     code, output, errors = restore("1", socket_dir=str(guard.sockets))
     assert (code, output) == (2, "")
-    assert f"{file} has unsaved changes in Neovim 0.12.4. Nothing was changed" in errors
+    assert f"{file} has unsaved changes in Neovim 0.12.4. Save or discard them first." in errors
     assert file.read_text() == "now\n"
     assert len(copies.listed(str(kept))) == 1
 
@@ -173,7 +173,7 @@ def test_what_there_is_no_copy_of(kept: Path, tmp_path: Path, which: str) -> Non
     copied(kept, tmp_path / "a.py", "then\n")
     code, output, errors = restore(f"--restore={which}") if which.startswith("-") else restore(which)
     assert (code, output) == (2, "")
-    assert f"There is no copy of {which}. Nothing was changed" in errors
+    assert f"There is no copy of {which}. `drawbridge hook --restore` lists" in errors
     assert errors.count("\n") == 1
 
 

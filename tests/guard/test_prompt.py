@@ -59,7 +59,7 @@ def selecting(guard: Guard, project: Path, content: str = "one\ntwo", **changes:
 def test_a_prompt_carries_what_is_selected(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
     neovim = selecting(guard, project, language="python")
     assert ask(SUBMIT) == {
-        "additionalContext": f"Selected by the person in {project}/a.py, lines 3-4:\n```python\none\ntwo\n```"
+        "additionalContext": f"Selected by the user in {project}/a.py, lines 3-4:\n```python\none\ntwo\n```"
     }
     assert neovim.asked[0][1]["session"] == SUBMIT["session_id"]
 
@@ -202,7 +202,7 @@ def test_files_with_unsaved_changes_are_listed_once_with_all_their_editors(
     guard.vscode({a: KEPT, b: KEPT}, pid=2)
     guard.neovim({a: KEPT}, pid=3)
     head, *lines = ask(SUBMIT)["additionalContext"].split("\n")
-    assert head == "Files with unsaved changes in an editor (the files on disk are older than what the person sees):"
+    assert head == "Files with unsaved changes in an editor (the files on disk are older than what the user sees):"
     found = {line.partition(" (")[0]: set(re.findall(r"[(,] ?([\w .]+)", line)) for line in lines}
     assert found == {f"- {a}": {"Neovim 0.12.4", "VS Code 1.139.1"}, f"- {b}": {"VS Code 1.139.1"}}
 
@@ -238,7 +238,7 @@ def test_both_are_told_together(guard: Guard, project: Path, ask: Callable[..., 
     selecting(guard, project)
     guard.neovim({str(project / "b.py"): KEPT})
     selected, unsaved = ask(SUBMIT)["additionalContext"].split("\n\n")
-    assert selected.startswith("Selected by the person in")
+    assert selected.startswith("Selected by the user in")
     assert unsaved.startswith("Files with unsaved changes")
 
 
@@ -274,7 +274,7 @@ def test_their_prompts_carry_the_same(
     guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], agent: str, event: str
 ) -> None:
     selecting(guard, project)
-    assert "Selected by the person" in ask(recorded(agent, event), agent=agent)["additionalContext"]
+    assert "Selected by the user" in ask(recorded(agent, event), agent=agent)["additionalContext"]
 
 
 def test_a_hung_editor_keeps_no_prompt_waiting_and_is_not_mentioned(

@@ -18,12 +18,12 @@ def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard)
     neovim = guard.neovim({A: KEPT | {"lines": 120}})
     reason = guard.denial(edit())
     assert reason.startswith(
-        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the person is working on it, 120 lines."
+        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the user is working on it; its text there has 120 lines."
     )
     assert "Nothing was written." in reason
     assert "Once a.py is saved there, the same call goes through" in reason
     assert neovim.told == ["Claude Code was kept from changing a.py until you save it"]
-    assert guard.log == ["claude: Edit: kept /ws/a.py (deny)"]
+    assert guard.log == ["claude: Edit: protected /ws/a.py (deny)"]
 
 
 @pytest.mark.parametrize("standing", [None, {}, CLEAN_IN_FRONT, MODIFIED_HIDDEN, MODIFIED_BESIDE])

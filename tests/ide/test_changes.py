@@ -86,7 +86,7 @@ def test_a_new_end_of_the_last_line_is_told() -> None:
 
 def test_files_that_did_not_fit_are_counted() -> None:
     assert read(answer(FILE))[1] == ""
-    assert read(answer(FILE, more=1))[1] == "1 more file does not fit here: they come after these."
+    assert read(answer(FILE, more=1))[1] == "1 more file will be shown after these."
 
 
 def comment(**fields: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ async def test_an_earlier_server_is_not_asked(desk: Desk, monkeypatch: pytest.Mo
     async with server.listening():
         await server.hears(wire.Bridge)
         desk.editor.report(WANTED)
-        await desk.told("an earlier version, which shows no reviews in editors. Update and restart it.")
+        await desk.told("too old for reviews in editors. Update and restart it.")
         assert server.connections == 1
         assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
 
@@ -198,7 +198,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(desk: Desk, monke
     monkeypatch.setattr(server_link, "REVIEW_SECONDS", 0.1)
     async with Served().listening():
         desk.editor.report(WANTED)
-        await desk.told("The agent server has not answered in time.")
+        await desk.told("The agent server did not answer in time.")
 
 
 async def test_the_end_of_the_server_is_the_end_of_a_request(desk: Desk) -> None:
@@ -206,7 +206,7 @@ async def test_the_end_of_the_server_is_the_end_of_a_request(desk: Desk) -> None
     async with server.listening():
         desk.editor.report(WANTED)
         await server.hears(wire.ReviewRequest)
-    await desk.told("The connection to the agent server has ended.")
+    await desk.told("The connection to the agent server was lost.")
 
 
 async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
@@ -218,7 +218,7 @@ async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
         server.says(wire.ReviewChanged("p2", "tablet"))
         server.says(wire.ReviewChanged("p1", "phone"))
         await desk.shows()
-        await desk.told("phone decided about this review.")
+        await desk.told("phone made decisions in this review.")
         requests = [one for one in server.heard if isinstance(one, wire.ReviewRequest)]
         assert [one.project for one in requests] == ["", "p1"]
 
@@ -244,7 +244,7 @@ async def test_the_second_decision_is_told_who_was_first(desk: Desk) -> None:
         desk.editor.report(WANTED)
         await desk.shows("h1")
         desk.editor.report(KEEP)
-        await desk.told("phone already undid this change. Nothing was changed.")
+        await desk.told("phone already undid this change.")
         await desk.shows()
 
 
@@ -257,7 +257,7 @@ async def test_a_decision_about_a_file_names_the_version_that_was_seen(desk: Des
         desk.editor.report(ReviewDecided("undo", "v1", file="a.py"))
         asked = await server.hears(wire.ReviewDecision)
         assert (asked.decision, asked.file, asked.hunk, asked.version) == ("undo", "a.py", None, "v1")
-        await desk.told("Undone: 1 change in a.py. Nothing is left to review.")
+        await desk.told("Undone: 1 change in a.py. Nothing left to review.")
 
 
 async def test_a_comment_that_another_client_writes_is_shown(desk: Desk) -> None:
@@ -293,19 +293,19 @@ async def test_comments_are_written_removed_and_sent(desk: Desk) -> None:
 
 async def test_a_refused_comment_has_the_servers_reason(desk: Desk) -> None:
     server = Served()
-    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines are not as they were shown.")
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines have changed since they were shown.")
     server.answers = [answer(FILE), refused, answer(version="v2")]
     async with server.listening():
         desk.editor.report(WANTED)
         await desk.shows("h1")
         desk.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await desk.told("The lines are not as they were shown.")
+        await desk.told("The lines have changed since they were shown.")
         await desk.shows()
 
 
 async def test_a_directory_that_is_gone_closes_the_review_with_the_reason(desk: Desk) -> None:
     server = Served()
-    gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing. Nothing was done.")
+    gone = wire.ReviewAnswer(id="", code="INVALID_PATH", text="The directory is missing.")
     server.answers = [answer(FILE), gone]
     async with server.listening():
         desk.editor.report(WANTED)

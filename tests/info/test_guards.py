@@ -264,14 +264,14 @@ class TestFailures:
         for number in range(3):
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
-        assert problem.startswith("The guard failed 3 times within a day. Last, at ")
+        assert problem.startswith("The guard failed 3 times in the last day. Most recently (")
         assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
 
     async def test_other_lines_of_the_log_are_none(self, folder: Path) -> None:
-        state.log(for_guard(HookSettings()), os.environb, "Edit: kept /ws/a.py (deny)")
-        state.log(for_guard(HookSettings()), os.environb, "Edit: /s.sock waits at a prompt (unknown = allow)")
+        state.log(for_guard(HookSettings()), os.environb, "Edit: protected /ws/a.py (deny)")
+        state.log(for_guard(HookSettings()), os.environb, "Edit: /s.sock is waiting at a prompt (unknown = allow)")
         assert (await report(folder))["problems"] == []
 
     async def test_the_log_is_looked_for_where_the_settings_have_it(
@@ -282,7 +282,7 @@ class TestFailures:
             b"\xff\n" + time.strftime("%Y-%m-%d %H:%M:%S").encode() + b" gemini: failed (closed): no\n"
         )
         [problem] = (await report(folder, code=3))["problems"]
-        assert "The guard failed once within a day." in problem
+        assert "The guard failed once in the last day." in problem
         assert "for gemini, it denied it: no." in problem
 
 

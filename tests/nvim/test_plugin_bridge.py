@@ -132,13 +132,13 @@ class TestWithoutThePythonSide:
     def test_a_missing_python_half_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
-        editor.says("drawbridge: the Python half is missing (:DrawbridgeInstall)")
+        editor.says("drawbridge: the bridge is not installed (:DrawbridgeInstall)")
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the Python half is missing (:DrawbridgeInstall)")
+        editor.says(":DrawbridgeStart: the bridge is not installed (:DrawbridgeInstall)")
         remedy = f"run :DrawbridgeInstall, or in a shell: python3 {tmp_path}/tools/dev.py setup"
         assert editor.lua("return require('drawbridge.program').remedy()") == remedy
         (tmp_path / "tools" / "dev.py").unlink()
-        assert editor.lua("return require('drawbridge.program').remedy()") == "put a drawbridge on PATH"
+        assert editor.lua("return require('drawbridge.program').remedy()") == "make `drawbridge` available on PATH"
 
     def test_install_asks_and_then_starts_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, INSTALLER)
@@ -146,7 +146,7 @@ class TestWithoutThePythonSide:
         editor.keys(":DrawbridgeInstall<CR>")
         wait_until(lambda: editor.is_stuck, "the question")
         editor.keys("n")
-        editor.says(":DrawbridgeInstall: nothing was installed")
+        editor.says(":DrawbridgeInstall: canceled")
         assert not (tmp_path / ".venv").exists()
         editor.keys(":DrawbridgeInstall<CR>")
         wait_until(lambda: editor.is_stuck, "the question")
@@ -154,7 +154,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: installed")
         editor.says(":DrawbridgeStart: the bridge listens on port")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: the Python half is already installed")
+        editor.says(":DrawbridgeInstall: the bridge is already installed")
 
     def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
         """As an installation that fails at once has them."""
@@ -169,7 +169,7 @@ class TestWithoutThePythonSide:
 
     def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: no bridge: --port must be")
+        editor.says("drawbridge: bridge not started: --port must be")
         assert editor.status()["state"] == "failed"
         assert len(starts()) == 1
 
@@ -201,7 +201,7 @@ class TestDying:
 
     def test_its_last_lines_are_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: no bridge")
+        editor.says("drawbridge: bridge not started")
         editor.command("DrawbridgeLog")
         editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
         shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
@@ -348,4 +348,4 @@ class TestTheRealOne:
 
     def test_what_it_refuses_is_said(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
-        editor.says("drawbridge: no bridge: /nowhere is not a directory")
+        editor.says("drawbridge: bridge not started: /nowhere is not a directory")

@@ -238,7 +238,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
     desk.editor.keys("]c")
     desk.is_at(12)
     desk.editor.command("DrawbridgeUndoFile")
-    desk.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
+    desk.editor.says("Undone: 1 change in poem.txt. Nothing left to review.")
     assert (desk.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
     desk.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
     desk.shows_signs()
@@ -257,13 +257,13 @@ async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(des
     desk.shows_signs("-line 8", "+line 11b")
     desk.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
     desk.shows_list("poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
-    desk.editor.says("phone decided about this review.")
+    desk.editor.says("phone made decisions in this review.")
     await desk.decide("keep", second)
     desk.shows_signs("+line 11b")
     # As if it had been pressed a moment before that was known.
     late = {"decision": "undo", "version": "", "hunk": second}
     desk.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
-    desk.editor.says("phone already kept this change. Nothing was changed.")
+    desk.editor.says("phone already kept this change.")
     assert (desk.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "line 3")
 
 
@@ -277,7 +277,7 @@ async def test_a_change_that_is_another_one_now_is_not_decided(newest: Desk) -> 
     (desk.directory / "poem.txt").write_text(now)
     desk.at(3)
     desk.editor.command("DrawbridgeUndo")
-    tells(desk.editor, "This change is not in the review any more: its lines have changed. Nothing was changed.")
+    tells(desk.editor, "This change is no longer in the review: its lines have changed.")
     desk.shows_lines(*now.splitlines())
     desk.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (desk.directory / "poem.txt").read_text() == now
@@ -349,7 +349,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Des
     desk.editor.lua("vim.cmd('tabfirst')")
     desk.at(3)
     desk.editor.command("DrawbridgeUndo")
-    tells(desk.editor, "The agent is working in this project. Nothing was changed.")
+    tells(desk.editor, "The agent is working in this project.")
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     desk.editor.command("DrawbridgeKeep")
     desk.shows_signs("-line 8", "+line 11b")
@@ -427,7 +427,7 @@ async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     (desk.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
     desk.editor.command("3DrawbridgeComment Late")
-    tells(desk.editor, "The lines are not as they were shown. Nothing was changed.")
+    tells(desk.editor, "The lines have changed since they were shown. Read the review again.")
     desk.shows_lines(*CHANGED.replace("LINE 3", "by hand").splitlines())
     assert len((await desk.review())["comments"]) == 2
 
@@ -443,7 +443,7 @@ async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
     desk.editor.command("DrawbridgeComment")
     desk.editor.says(":DrawbridgeComment: write the comment after the command")
     desk.editor.command("DrawbridgeComment!")
-    desk.editor.says(":DrawbridgeComment!: no draft is at the cursor")
+    desk.editor.says(":DrawbridgeComment!: there is no draft at the cursor")
     desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")
@@ -508,7 +508,7 @@ async def test_keys_and_commands_belong_to_changes_alone(newest: Desk) -> None:
     desk.open("poem.txt")
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     desk.editor.command("DrawbridgeUndo")
-    desk.editor.says("no change is at the cursor")
+    desk.editor.says("no change at the cursor")
     desk.editor.keys("2]c")
     desk.is_at(7)
     desk.editor.keys("[c")
@@ -535,7 +535,7 @@ async def test_a_mapping_of_the_person_stays(newest: Desk) -> None:
     desk.asks()
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     assert desk.editor.lua("return vim.fn.maparg(']c', 'n')") == "G"
-    assert desk.editor.lua("return vim.fn.maparg('[c', 'n', false, true).desc") == "Previous change of a run"
+    assert desk.editor.lua("return vim.fn.maparg('[c', 'n', false, true).desc") == "Previous change made by a run"
 
 
 def change_all_kinds(directory: Path) -> None:

@@ -69,7 +69,7 @@ class TestSaysWhyNot:
         editor.command("help")
         editor.wait("return vim.bo.buftype == 'help'")
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: this buffer is not a file. Nothing was sent.")
+        editor.says(":DrawbridgeSend: this buffer is not a file")
 
 
 class TestLongMessages:
@@ -160,13 +160,13 @@ class TestStatus:
             ({"guard": []}, "not installed: drawbridge setup claude"),
             (
                 {"editors": []},
-                "on for Claude Code, on for Gemini CLI, but does not find this Neovim (:checkhealth drawbridge",
+                "on for Claude Code, on for Gemini CLI, but can't find this Neovim (:checkhealth drawbridge",
             ),
             (
                 {"problems": ["Something."]},
                 "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge has the details)",
             ),
-            ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
+            ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
         ],
     )
     def test_what_is_wrong_with_it_is_said(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
@@ -193,6 +193,14 @@ class TestStatus:
         assert not editor.is_stuck
         editor.keys("q")
         editor.wait(IS_ONE_WINDOW)
+
+    def test_a_notice_does_not_cover_it(self, editor: Neovim) -> None:
+        connect(editor, "claude-code")
+        above = "return vim.api.nvim_win_get_config(0).zindex > vim.api.nvim_win_get_config(...).zindex"
+        notice = editor.lua("return require('drawbridge.view_notice').show({ 'a notice' }).float")
+        editor.command("DrawbridgeStatus")
+        editor.wait(FLOAT)
+        assert editor.lua(above, notice)
 
     def test_a_script_gets_a_table(self, editor: Neovim) -> None:
         connect(editor, "claude-code", "claude-code")

@@ -154,7 +154,7 @@ def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
     Path(editor.status()["lock_file"]).unlink()
     report = health(editor)
     assert "is missing" in report
-    assert ":DrawbridgeRestart writes it again" in report
+    assert ":DrawbridgeRestart creates it again" in report
 
 
 @pytest.mark.thorough
@@ -201,18 +201,18 @@ class TestGuard:
     def test_a_neovim_that_it_does_not_find_is_a_warning(self, editor: Neovim) -> None:
         say_info(editors=[{"pid": 1}])
         start(editor)
-        assert "The guard does not find this Neovim: agents may overwrite" in health(editor)
+        assert "The guard can't find this Neovim instance: agents may overwrite" in health(editor)
 
     def test_where_nobody_can_say_it_is_not_known(self, editor: Neovim) -> None:
         say_info(guard="nonsense")
         start(editor)
-        assert "The state of the guard is not known: `drawbridge info` ended with code 0" in health(editor)
+        assert "The guard's state can't be determined: `drawbridge info` exited with code 0" in health(editor)
 
     def test_the_real_command_is_understood(self, editor: Neovim) -> None:
         report = health(editor)
         assert "Claude Code may overwrite what you have not saved: it has no guard" in report
         assert "not known" not in report
-        assert "does not find this Neovim" not in report
+        assert "find this Neovim" not in report
 
 
 def say_info(**keys: Any) -> None:
@@ -227,7 +227,7 @@ class TestGemini:
 
     def test_one_that_is_too_old_is_named(self, editor: Neovim, tmp_path: Path) -> None:
         program(tmp_path / "bin" / "gemini", "echo 0.30.1")
-        assert "gemini: 0.30.1 supports no editor except VS Code" in health(editor)
+        assert "gemini: 0.30.1 supports only VS Code as its editor" in health(editor)
 
     def test_a_discovery_file_that_others_can_read_is_named(self, editor: Neovim) -> None:
         start(editor)
@@ -241,7 +241,7 @@ class TestGemini:
         [
             (
                 '{"ide": {"enabled": false}}',
-                "ide.enabled is false in ~/.gemini/settings.json: it does not look for an editor",
+                "ide.enabled is false in ~/.gemini/settings.json, so it does not look for an editor",
             ),
             ('{"general": {}}', "ide.enabled is not set in ~/.gemini/settings.json: :DrawbridgeGemini asks"),
             ('{"ide": // mine', "settings.json can't be read here as JSON"),
@@ -254,7 +254,7 @@ class TestGemini:
     def test_before_its_first_start_it_has_no_settings(self, editor: Neovim) -> None:
         report = health(editor)
         assert ":DrawbridgeGemini asks whether to set it" in report
-        assert "In another terminal, type /ide enable in it once." in report
+        assert "In another terminal, type /ide enable in Gemini CLI once." in report
 
     def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
@@ -267,7 +267,7 @@ class TestGemini:
         self, editor: Neovim, settings: dict[str, bool], told: bool
     ) -> None:
         gemini_settings(json.dumps({"ide": settings}))
-        assert ("answer No first: Yes looks for an installer" in health(editor)) is told
+        assert ("press Esc first: with Yes, it looks for an installer" in health(editor)) is told
 
     def test_in_a_container_it_would_look_outside(self, editor: Neovim) -> None:
         editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)

@@ -69,7 +69,7 @@ def poem(line: str) -> str:
 
 
 class Race:
-    """The agent changes a line, and both decide about that hunk."""
+    """The agent changes a line, and both decide on that hunk."""
 
     def __init__(self, editor: Neovim, phone: Client, project: str, root: Path, number: int) -> None:
         self.editor = editor
@@ -116,7 +116,7 @@ class Race:
             expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]
         else:
             # The second one if it was known in Neovim before the key was.
-            expected = [f"phone already {done} this change. Nothing was changed.", "phone decided about this review."]
+            expected = [f"phone already {done} this change.", "phone made decisions in this review."]
 
         def is_told() -> bool:
             return any(text in line for text in expected for line in self.editor.messages)

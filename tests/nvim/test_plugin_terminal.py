@@ -245,7 +245,7 @@ class TestGemini:
         wait_for_terminal(editor)
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         editor.keys("leave 3<CR>")
-        editor.says(":DrawbridgeGemini: ended with code 3")
+        editor.says(":DrawbridgeGemini: exited with code 3")
 
 
 class TestBoth:
@@ -379,13 +379,13 @@ class TestEnding:
     def test_a_bad_end_stays_on_the_screen(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
-        editor.says(":DrawbridgeClaude: ended with code 3")
+        editor.says(":DrawbridgeClaude: exited with code 3")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
 
     def test_after_a_bad_end_the_command_starts_a_new_one(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
-        editor.says("ended with code 3")
+        editor.says("exited with code 3")
         started_with()
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeClaude -c")
@@ -436,7 +436,7 @@ class TestMissing:
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
             editor.wait("return vim.bo.modified", why="the person goes on typing")
-            editor.says(":DrawbridgeClaude: not started: no bridge after 5 seconds")
+            editor.says(":DrawbridgeClaude: not started: no bridge within 5 seconds")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

@@ -47,6 +47,19 @@ COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.
 """``drawbridge serve`` with this demo agent, which does not keep tests waiting."""
 
 
+def wake_up(seconds: float) -> list[dict[str, Any]]:
+    """Lines for ``/emit``: the agent schedules a wake-up at this time, in seconds since 1970."""
+    call = {"type": "tool_use", "id": "toolu_wake_up", "name": "ScheduleWakeup", "input": {"reason": "CI"}}
+    done = {"type": "tool_result", "tool_use_id": "toolu_wake_up", "content": "Next wakeup scheduled"}
+    said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
+    result = {"scheduledFor": int(seconds * 1000), "wasClamped": False}
+    return [said, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
+
+
+TASK = {"type": "system", "subtype": "task_started", "task_id": "t1", "description": "A build", "is_backgrounded": True}
+"""A line for ``/emit``: the agent has started a command in the background."""
+
+
 class Agent(script.Agent):
     def _answer(self, words: str) -> str:
         command, _, until = words.partition(" ")

@@ -103,7 +103,7 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
 def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
-        person.sees(".live .markdown", "On and on")
+        person.sees(".live .markdown", "I keep talking")
         person.prompts("/quick")
         person.sees(".queued", "/quick")
         assert bubbles(person) == ["/slow 600"]

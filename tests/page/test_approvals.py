@@ -24,6 +24,7 @@ from .test_approving import (
     asks_to_edit,
     bash,
     edit,
+    reads_all,
     stays,
     write,
 )
@@ -153,6 +154,8 @@ def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, addr
         person.sees(f"{CARD} button.must", "Wrap lines")
         assert person.runs(f"document.querySelector({json.dumps(ACCEPT)}).disabled")
         person.clicks(f"{CARD} button.must")
+        person.loses(f"{CARD} button.must")
+        reads_all(person)
         person.clicks_until(ACCEPT, ".said:not(.live), .settled-line")
         assert answers(person)[0]["behavior"] == "allow"
 
@@ -430,7 +433,7 @@ def test_number_keys_are_for_a_card_in_view(browser: Browser, address: str) -> N
         assert person.runs("document.querySelector('.approval input:checked')") is None
 
 
-# Small screens, colours of the system.
+# Small screens, colors of the system.
 
 SIDEWAYS = {"width": 844, "height": 390}
 

@@ -196,7 +196,7 @@ async def test_lines_that_have_changed_get_no_comment(
         person.fills(f"{FIELD} textarea", "About this line")
         (repository / "poem.txt").write_text(poem(line_5="another", line_30="LINE 30"))
         person.clicks(f"{FIELD} button:has-text('Add comment')")
-        person.sees(f"{FIELD} .notice", "These lines are not in the review as they were shown.")
+        person.sees(f"{FIELD} .notice", "These lines are no longer in the review as they were shown")
         assert person("value", css=f"{FIELD} textarea") == "About this line"
         person.clicks(f"{FIELD} button:has-text('Discard')")
         person.loses(FIELD)
@@ -256,7 +256,7 @@ async def test_an_unsaved_comment_is_not_left_behind(browser: Browser, server: S
         begins(person, "Line 30", "30")
         person.fills(f"{FIELD} textarea", "Two, not added.")
         person.clicks(".review-bar button:has-text('Send 1 comment')")
-        person.sees(".review-bar .notice", "Add or discard the comment that you are writing first. Nothing was sent.")
+        person.sees(".review-bar .notice", "First add or discard the comment that you are writing.")
         assert await prompts_of(server, project) == []
         person.clicks(f"{FIELD} button:has-text('Discard')")
         person.loses(".review-bar .notice")
@@ -331,7 +331,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
             return
         begins(person, "Line 30", "30")
         adds(person, "By the pad.")
-        person.sees(".review-bar .hint", "Drafts can be sent on a device that may start runs.")
+        person.sees(".review-bar .hint", "This device can't send drafts. Use a device that may start runs.")
 
 
 @pytest.mark.thorough
@@ -551,7 +551,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(
         opens_commit(person, project)
         person.fills("dialog textarea", "Capitals")
         person.clicks("dialog button:has-text('Commit 2 files')")
-        person.sees("dialog .notice", "git or one of its hooks refused the commit. Nothing was committed.")
+        person.sees("dialog .notice", "git or one of its hooks refused the commit.")
         person.sees("dialog .remark-lines", "No capitals <b>please</b>")
         assert person("value", css="dialog textarea") == "Capitals"
         assert git(repository, "rev-parse", "HEAD") == before
@@ -563,7 +563,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(
         person.clicks("dialog label:has-text('A new branch') input")
         person.fills("dialog input[type=text]", "not..valid")
         person.clicks("dialog button:has-text('Commit 2 files')")
-        person.sees("dialog .notice", "It is not a valid name of a branch. Nothing was committed.")
+        person.sees("dialog .notice", "This is not a valid branch name.")
         person.clicks("dialog label:has-text('The current branch') input")
         person.clicks("dialog button:has-text('Commit 2 files')")
         person.sees("dialog [role=status]", "Committed 2 files")

@@ -51,7 +51,7 @@ async def test_comments_that_wait_are_withdrawn_then_typed_and_answered(
     server, project = desk.server, desk.project
     with browser.person(address_of(server, project), width=width, height=height) as person:
         leaves_a_comment(person, project)
-        person.sees("dialog .handover", "Waiting. The agent gets the comments when it stops next")
+        person.sees("dialog .handover", "Waiting. The agent will get the comments when it next stops")
         person.sees("dialog .remark.waiting", "Waiting")
         assert [one["state"] for one in await comments_of(server, project)] == ["waiting"]
         person.runs(COPIED)
@@ -94,7 +94,7 @@ async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser
     await desk.tells("UserPromptSubmit", prompt_id="t2", prompt="Continue", transcript_path=str(transcript))
     with browser.person(address_of(server, project), width=390, height=844) as person:
         leaves_a_comment(person, project)
-        person.sees("dialog .handover", "Waiting. The agent gets the comments when it stops next")
+        person.sees("dialog .handover", "Waiting. The agent will get the comments when it next stops")
         assert await takes(desk, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
         attachment = {"type": "hook_additional_context", "content": [PROMPT], "hookEvent": "Stop"}
         line = {"type": "attachment", "uuid": "a1", "promptId": "t2", "attachment": attachment}
@@ -115,7 +115,9 @@ async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting.")
         await desk.tells("SessionEnd", reason="prompt_input_exit")
-        person.sees("dialog .handover", "The session ended before the agent got the comments. They are drafts again.")
+        person.sees(
+            "dialog .handover", "The session ended before the agent received the comments. They are drafts again."
+        )
         person.sees("dialog .remark.draft", "Why capitals?")
         assert person.complaints() == []
 

@@ -12,7 +12,20 @@ from tests.server.processes import Server
 from .conftest import page_of, project_in
 from .rig import Browser, Person
 from .test_approvals import CHANGED, CODE, change
-from .test_approving import ACCEPT, CARD, CURRENT, OPEN, PHONE, answers, asks, asks_to_edit, bash, edit, write
+from .test_approving import (
+    ACCEPT,
+    CARD,
+    CURRENT,
+    OPEN,
+    PHONE,
+    answers,
+    asks,
+    asks_to_edit,
+    bash,
+    edit,
+    reads_all,
+    write,
+)
 from .test_message_box import emits
 from .test_safeguards import WIRE
 from .test_steering import STATIC
@@ -310,8 +323,9 @@ def test_wrapping_lines_to_accept_is_kept(browser: Browser, address: str, direct
         person("reload")
         asks(person, write(directory / "a.txt", long))
         person.clicks(f"{CARD} button.must")
-        person.clicks(ACCEPT)
-        person.sees(".finished")
+        person.loses(f"{CARD} button.must")
+        reads_all(person)
+        person.clicks_until(ACCEPT, ".finished")
         asks(person, write(directory / "b.txt", long))
         person.sees(f"{CARD} .line", "tail")
         assert person.reads(f"{CARD} button.must") == []

@@ -122,6 +122,7 @@ def test_a_plan_is_sent_back_by_the_keyboard(browser: Browser, address: str) -> 
         person.until(at(f"{CARD} .rejecting textarea"))
         person.presses("Escape")
         person.until(at(CARD))
+        person.sees(".approval.keyed")
         person.presses("r")
         person.until(at(f"{CARD} .rejecting textarea"))
         person("type", text="Shorter")

@@ -50,7 +50,7 @@ async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
         person.clicks("dialog button:has-text('Commit 1 file')")
         person.sees("dialog [role=status]", "Committed 1 file on")
         person.clicks("dialog button:has-text('Push…')")
-        person.sees("dialog form p", "Push work to origin, where it is a new branch.")
+        person.sees("dialog form p", "Push work to origin as a new branch.")
         assert tip(remote) == ""
         person.clicks("dialog label:has-text('Create a pull request with gh') input")
         assert person("value", css="dialog input[type=text]") == "Capitals"
@@ -147,7 +147,7 @@ async def test_without_a_name_nothing_can_be_committed(
         git(repository, "config", "user.useConfigOnly", "true")
         with browser.person(address_of(server, project), width=1280, height=900) as person:
             opens_commit(person, project)
-            person.sees("dialog .notice", "Nothing can be committed: git does not know your name and address.")
+            person.sees("dialog .notice", "Nothing can be committed: git does not know your name and email.")
             assert person.runs("document.querySelector('dialog button[type=submit]').disabled")
 
 

@@ -183,7 +183,7 @@ async def test_keeping_what_has_not_been_in_view_asks(browser: Browser, server: 
         opens(person, project)
         person.clicks(".review-bar button:has-text('Keep all')")
         person.sees("dialog h2", "Keep 4 changes in 3 files?")
-        person.sees("dialog p", "not been in view in full")
+        person.sees("dialog p", "You have not fully seen")
         person.clicks("dialog button:has-text('Cancel')")
         person.sees(".review-bar", "3 files · 4 changes")
         person.clicks(".review-bar button:has-text('Keep all')")
@@ -201,14 +201,14 @@ async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
         mine = poem(line_5="my line", line_30="LINE 30")
         (repository / "poem.txt").write_text(mine)
         person.clicks(in_hunk("Line 5", "button:has-text('Undo')"))
-        person.sees(".hunk[data-gone] .notice", "its lines have changed. Nothing was changed.")
+        person.sees(".hunk[data-gone] .notice", "its lines have changed.")
         assert (repository / "poem.txt").read_text() == mine
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")
         (repository / "old.txt").write_text("another\n")
         person.clicks(".review-bar button:has-text('Undo all')")
         person.clicks("dialog footer .no")
-        person.sees(".review-bar .notice", "The review has changed since you saw it. Nothing was changed.")
+        person.sees(".review-bar .notice", "The review has changed since you saw it, so your decision was not applied.")
         assert (repository / "poem.txt").read_text() == mine
         assert (repository / "old.txt").read_text() == "another\n"
         assert (repository / "src" / "new.py").exists()
@@ -221,7 +221,9 @@ async def test_a_clash_is_said_at_its_hunk(browser: Browser, server: Server, pro
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.clicks(in_hunk("This file was deleted", "button:has-text('Undo')"))
-        person.sees(in_hunk("This file was deleted", ".notice"), "conflicts with what is at old.txt/inside.txt now")
+        person.sees(
+            in_hunk("This file was deleted", ".notice"), "conflicts with the current state of old.txt/inside.txt"
+        )
         assert (repository / "old.txt" / "inside.txt").read_text() == "inside\n"
         person.clicks("[aria-label='old.txt/inside.txt'] button:has-text('Undo')")
         person.loses(".review-files", "inside.txt")
@@ -346,7 +348,7 @@ async def test_a_decision_of_somebody_else_keeps_what_is_typed(
         person.sees(".review .news", "decided 2 changes.")
         assert person.runs("document.activeElement.matches('.hunk textarea')")
         await decides(server, project, hunks=[second], decision="undo")
-        person.sees(".hunk[data-gone] .notice", "decided this change")
+        person.sees(".hunk[data-gone] .notice", "decided on this change")
         assert person("value", css=".hunk[data-gone] textarea") == "my line"
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")
@@ -365,7 +367,7 @@ async def test_who_decided_first_is_said_where_the_hunk_was(
         person.sees(in_hunk("old.txt", ".yes"), "Sending")
         await decides(server, project, hunks=[first], decision="keep")
         person("offline", on=False)
-        person.sees(".hunk[data-gone] .notice", "already kept this change. Nothing was changed.")
+        person.sees(".hunk[data-gone] .notice", "already kept this change.")
         assert not (repository / "old.txt").exists()
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".review-files", "old.txt")
@@ -432,7 +434,7 @@ async def test_what_is_cut_is_shown_before_it_is_decided(
     await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         opens(person, project)
-        person.sees(".review-bar .hint", "show 1 change in full")
+        person.sees(".review-bar .hint", "expand 1 change first")
         person.clicks(".review-files button:has-text('long.txt')")
         person.sees(in_hunk("long.txt", ".unopened"))
         assert person.runs("[...document.querySelectorAll('.hunk')].at(0).querySelector('.yes').disabled")
@@ -684,12 +686,12 @@ async def test_a_renamed_file_is_one_file_and_its_name_is_decided_by_itself(
     assert not (repository / "verses" / "song.txt").exists()
 
 
-def png(width: int, height: int, colour: tuple[int, int, int]) -> bytes:
+def png(width: int, height: int, color: tuple[int, int, int]) -> bytes:
     def part(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = zlib.compress((b"\0" + bytes(colour) * width) * height)
+    rows = zlib.compress((b"\0" + bytes(color) * width) * height)
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", rows) + part(b"IEND", b"")
 
 
@@ -716,9 +718,9 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
         person.sees(f"{changed} figure:first-child figcaption", "320 × 200")
         person.sees(f"{changed} figure:last-child figcaption", "480 × 300")
         person.sees(f"{changed} .about", "The content of this file was changed.")
-        assert person.runs(SIZE) == "320,480"
         person.sees(f"{torn} figure", "it is damaged")
-        person.sees(f"{words} figure", "it is named like an image, and is none")
+        assert person.runs(SIZE) == "320,480"
+        person.sees(f"{words} figure", "it has an image's file extension but is not an image")
         person.clicks(f"{words} .no")
         person.loses(words)
         person.clicks(f"{changed} .yes")

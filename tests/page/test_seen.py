@@ -24,10 +24,22 @@ PLAN = "# Plan\n\n" + "".join(f"{number}. Do step {number}.\n" for number in ran
 WATCH = """(() => {
   const seen = new WeakMap(); // of each text: which of its lines, in the layout that it has now
   const whole = new WeakSet();
+  const lines = new WeakMap(); // of each line of a file: its text as it was seen, perhaps before it got its colors
+  const lineOf = (node) => node.parentElement.closest('.line');
+  const textsIn = (line) => {
+    const found = [];
+    const walk = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode()); ) if (node.data.trim()) found.push(node);
+    return found;
+  };
   const sees = ({ node, n, of }) => {
     if (seen.get(node)?.of !== of) seen.set(node, { of, lines: new Set() });
-    if (seen.get(node).lines.add(n).size === of) whole.add(node);
+    if (seen.get(node).lines.add(n).size !== of) return;
+    whole.add(node);
+    const line = lineOf(node);
+    if (line && textsIn(line).every((one) => whole.has(one))) lines.set(line, line.textContent);
   };
+  const isSeen = (node) => whole.has(node) || (lineOf(node) && lines.get(lineOf(node)) === lineOf(node).textContent);
   const pieces = (card) => {
     const found = [];
     for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed')) {
@@ -63,13 +75,43 @@ WATCH = """(() => {
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
     if (type === 'permission_response' && data.decision === 'allow') {
       const card = document.querySelector(`[data-approval="${data.approval_id}"]`);
-      const missing = pieces(card).filter(({ node }) => !whole.has(node)).map(({ node }) => node.data);
+      const missing = pieces(card).filter(({ node }) => !isSeen(node)).map(({ node }) => node.data);
       window.accepted.push({ missing: [...new Set(missing)], must: card.querySelectorAll('button.must').length });
     }
     return send.call(this, text);
   };
 })()"""
 """Watches with its own eyes what of each request is on the screen, and notes what was not when one is accepted."""
+
+
+@pytest.mark.thorough
+def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser, address: str, directory: Path) -> None:
+    diff = {"type": "diff", "path": str(directory / "new.py"), "oldText": None, "newText": "x = 1\n"}
+    raw = {"why": "word\n" * 30 + "the end"}
+    call = {"toolCallId": "t", "title": "Write", "kind": "edit", "content": [diff], "rawInput": raw}
+    with browser.person(address, **SIDEWAYS) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "acp:edit", "input": call})
+        person.sees(READS)
+        assert person.reads(ACCEPTS) == []
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [{"missing": [], "must": 0}]
+
+
+@pytest.mark.thorough
+def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, address: str, directory: Path) -> None:
+    """The short version was in sight: Back shows the long proposal, which was not."""
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
+        person.sees(READS)
+        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.fills(f"{CARD} textarea", "echo")
+        person.sees(f"{CARD} footer .edited:enabled")
+        person.clicks(f"{CARD} footer button:has-text('Back'):not(.moved)")
+        person.sees(READS)
+        assert person.reads(ACCEPTS) == []
 
 
 def sends(person: Person, *calls: dict[str, Any]) -> None:
@@ -112,7 +154,7 @@ def test_an_accept_button_comes_once_all_was_in_sight(
         person.sees(f"{CURRENT} footer")
         person.sees(READS)
         assert person.reads(ACCEPTS) == []
-        assert reads_all(person) > 1
+        reads_all(person)
         person.clicks(ACCEPTS)
         assert answers(person)[0]["behavior"] == "allow"
         assert accepted(person) == [{"missing": [], "must": 0}]
@@ -164,8 +206,32 @@ def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_sight(browser: Brow
         sends(person, bash("echo " + "words " * 20))
         person.runs("new Promise((later) => setTimeout(later, 100))")
         assert person.reads(ACCEPTS) == []
+        person.sees(f"{CARD} .zoomed", "Zoom out")
         person("zoom", factor=1)
         person.sees(ACCEPTS)
+        person.loses(f"{CARD} .zoomed")
+
+
+@pytest.mark.thorough
+def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
+    """A busy browser may draw nothing for a while, in which the page is scrolled twice."""
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash(f"{STEPS} && {TAIL}"))
+        person.sees(READS)
+        person.runs(
+            "(() => { const draw = window.requestAnimationFrame; const held = [];"
+            " window.requestAnimationFrame = (act) => held.push(act);"
+            " window.draws = () => { window.requestAnimationFrame = draw; held.forEach((act) => draw(act)) } })()"
+        )
+        for _ in range(10):
+            person.until(f"!document.querySelector('{READS}.moved')")
+            person.runs(f"document.querySelector({json.dumps(READS)})?.click()")
+            person.runs("document.querySelector('.scroller').dispatchEvent(new Event('scroll'))")
+        assert person.reads(ACCEPTS) == []
+        person.runs("window.draws()")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
 
 
 SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 800), (1280, 500)]
@@ -176,9 +242,22 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
     lines = random.choice([1, 3, 20, 60, 200])
     words = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"]).join(f"word{n}" for n in range(lines))
     file = directory / f"file{random.randrange(1000)}.py"
-    match random.randrange(7):
+    match random.randrange(9):
         case 0:
             return bash(f"echo {words}; {TAIL}")
+        case 7:
+            diff = {"type": "diff", "path": str(file), "oldText": None, "newText": words}
+            raw = {
+                "toolCallId": "t",
+                "title": words[:200],
+                "kind": "edit",
+                "content": [diff],
+                "rawInput": {"why": words},
+            }
+            return {"name": "acp:edit", "input": raw}
+        case 8:
+            raw = {"toolCallId": "t", "title": "ls -la", "kind": "execute", "rawInput": {"command": f"{words}; {TAIL}"}}
+            return {"name": "acp:execute", "input": raw}
         case 1:
             return bash(TAIL, description=words)
         case 2:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.processes import Server
 
+from .agent import TASK, wake_up
 from .conftest import page_of, project_in, serving
 from .rig import Browser
 
@@ -22,7 +23,7 @@ STATIC = Path(__file__).resolve().parent.parent.parent / "web" / "static"
 def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
-        person.sees(".live .markdown", "On and on")
+        person.sees(".live .markdown", "I keep talking")
         person.prompts("/quick")
         person.sees(".queued", "Queued")
         person.sees(".run .state", "1 queued")
@@ -79,6 +80,30 @@ def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_p
         person.clicks("button:has-text('Cancel auto-resume')")
         person.sees(".project .state", "Last run failed")
         person.loses("button:has-text('Cancel auto-resume')")
+
+
+@pytest.mark.thorough
+def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(browser: Browser, address: str) -> None:
+    alarm = datetime.now(UTC) + timedelta(minutes=30)
+    with browser.person(address) as person:
+        person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
+        person.sees(".project .state", "Scheduled until")
+        person.sees(".run .state", "Scheduled until")
+        person.clicks("button:has-text('Cancel schedule')")
+        person.sees(".project .state", "Ready")
+        person.loses("button:has-text('Cancel schedule')")
+
+
+@pytest.mark.thorough
+def test_what_ends_with_a_schedule_is_named_on_its_button(browser: Browser, address: str) -> None:
+    alarm = datetime.now(UTC) + timedelta(minutes=30)
+    with browser.person(address) as person:
+        person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
+        person.sees(".run .state", "Scheduled until")
+        person.sees(".tasks summary", "1 task is running")
+        person.clicks("button:has-text('Cancel schedule and tasks')")
+        person.sees(".project .state", "Ready")
+        person.loses(".tasks summary")
 
 
 @pytest.mark.thorough
@@ -175,7 +200,7 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
         (directory / "notes.md").write_text("mine\n")
         person.clicks("text=Undo changes…")
         person.clicks(".changes footer .no")
-        person.sees(".changes .problem", "Nothing was reverted")
+        person.sees(".changes .problem", "Nothing was undone")
     assert (directory / "notes.md").read_text() == "mine\n"
 
 

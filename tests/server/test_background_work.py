@@ -9,8 +9,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from tests import programs
+from tests.agents.rig import lives
 from tests.rigs.messages_stub import HOLD, MessagesStub, text, tool_use, write
 from tests.server.wire_client import WireClient
 from tests.waiting import until
@@ -139,6 +142,37 @@ async def test_a_dev_server_does_not_keep_the_run_open(poem: Path, model: Messag
         await client.ask("execute", {"prompt": "Second"}, project)
         assert (await finished(client))["outcome"] == "completed"
         assert words(client)[-1] == "Second answer."
+
+
+async def test_an_agent_with_a_wake_up_is_kept_until_a_person_cancels_it(poem: Path, model: MessagesStub) -> None:
+    """Even if no process is kept for later prompts."""
+    model.will_say(tool_use("ScheduleWakeup", delaySeconds=600, reason="CI", prompt="Look at CI"), text("Later."))
+    async with at_work(poem, model, "--warm", "0") as (server, client, project):
+        await client.ask("execute", {"prompt": "Watch CI"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        now = await state(client, project)
+        assert (now["state"], now["scheduled_until"][-7:]) == ("IDLE", "00.000Z"), "rounded to the minute"
+        children = psutil.Process(server.process.pid).children()
+        [agent] = [child for child in children if str(programs.claude()) in child.cmdline()]
+        await client.ask("agent_interrupt", {"schedule": True}, project)
+        await until(lambda: not lives(agent.pid), "the end of the process")
+        assert "scheduled_until" not in await state(client, project)
+
+
+async def test_a_job_that_is_back_with_its_conversation_is_shown_again(poem: Path, model: MessagesStub) -> None:
+    """Only the agent can delete it for good."""
+    job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)
+    model.will_say(job, text("Every morning."), tool_use("CronList"), text("It is still there."))
+    async with at_work(poem, model) as (_, client, project):
+        await client.ask("execute", {"prompt": "Watch CI"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        until_then = (await state(client, project))["scheduled_until"]
+        await client.ask("agent_interrupt", {"schedule": True}, project)
+        assert "scheduled_until" not in await state(client, project)
+        await client.ask("execute", {"prompt": "What is scheduled?"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        assert "Look at CI" in model.requests[-1].told
+        assert (await state(client, project))["scheduled_until"] == until_then
 
 
 async def test_a_command_that_ends_later_begins_a_run(poem: Path, model: MessagesStub) -> None:

@@ -197,7 +197,7 @@ def test_a_receiver_that_fails_does_not_keep_an_event_from_the_others(caplog: py
     bus = Bus(**(receivers | {"clients": fails}))
     bus.publish(Announced("p1", PATH, ApprovalResolved("appr_1", "phone", "allow")))
     assert reached == ["notices", "editors"]
-    assert "p1: clients could not be given an event of type ApprovalResolved" in caplog.text
+    assert "p1: clients failed to handle an event of type ApprovalResolved" in caplog.text
 
 
 @pytest.mark.parametrize("event", RECORDED, ids=name)

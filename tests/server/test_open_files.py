@@ -30,7 +30,7 @@ async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
         failures = [end for end in await ran(client, projects, "/slow 30") if end["outcome"] == "failed"]
         assert failures, "some could not start"
         assert {end["code"] for end in failures} == {"RESOURCE_LIMIT"}
-        assert all("may open 64 files" in end["error"] and "`ulimit -n`" in end["error"] for end in failures)
+        assert all("limit of 64 open files" in end["error"] and "`ulimit -n`" in end["error"] for end in failures)
         # The checkpoints after these runs are made by git, and open files, too.
         async with asyncio.timeout(PATIENCE):
             again: list[dict[str, Any]] = []

@@ -44,15 +44,16 @@ def model() -> Iterator[MessagesStub]:
 
 
 @contextlib.asynccontextmanager
-async def served(poem: Path, model: MessagesStub) -> AsyncIterator[Server]:
-    options = ("--no-tls", "--allow", poem.parent.parent, "--agent-path", f"claude={programs.claude()}")
+async def served(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator[Server]:
+    options: tuple[str | Path, ...]
+    options = ("--no-tls", "--allow", poem.parent.parent, "--agent-path", f"claude={programs.claude()}", *flags)
     async with serving(poem.parent.parent.parent / "data", *options, **claude_rig.environment(model)) as server:
         yield server
 
 
 @contextlib.asynccontextmanager
-async def at_work(poem: Path, model: MessagesStub) -> AsyncIterator[tuple[Server, WireClient, str]]:
-    async with served(poem, model) as server, server.client() as client:
+async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator[tuple[Server, WireClient, str]]:
+    async with served(poem, model, *flags) as server, server.client() as client:
         created = await client.ask("project_create", {"path": str(poem.parent), "agent": "claude", "join": True})
         yield server, client, created["project_id"]
 

@@ -233,7 +233,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         "--insecure-no-auth requires a loopback address, not 0.0.0.0",
         f"--allow: {tmp_path / 'missing'} is not a directory",
         f"--allow: {config} is not a directory",
-        "--agent-path: /no/claude is not a program",
+        "--agent-path: /no/claude was not found, or is not executable",
         "--agent-path: the program of hal can't be set",
         "--public-host: not a name is not a valid host name",
         "--cert and --key must be given together",
@@ -247,7 +247,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     ("arguments", "expected"),
     [
         (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
-        (["--host", "203.0.113.1"], "Nothing was started. Choose an address of this machine with --host."),
+        (["--host", "203.0.113.1"], "Choose an address of this machine with --host."),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
         pytest.param(
             ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],
@@ -260,7 +260,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
             marks=pytest.mark.thorough,
         ),
         pytest.param(["--max-queue", "0"], "--max-queue must be between", marks=pytest.mark.thorough),
-        pytest.param(["--hours", "9-9"], "--hours: 9-9 contains no hour", marks=pytest.mark.thorough),
+        pytest.param(["--hours", "9-9"], "--hours: 9-9 does not contain an hour", marks=pytest.mark.thorough),
     ],
 )
 async def test_a_setting_that_can_not_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
@@ -296,7 +296,7 @@ async def test_a_port_that_is_taken_is_said(data: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = await refused("--data-dir", data, "--port", str(taken.getsockname()[1]))
     assert code == 3
-    assert "is not available: address already in use. Nothing was started" in said
+    assert "is not available: address already in use. Stop the program" in said
 
 
 async def test_a_data_directory_that_can_not_be_made_is_said(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(dat
         code, said = await refused("--data-dir", data, "--port", "0")
         assert code == 3
         assert f"(process {server.process.pid})" in said
-        assert "Nothing was started" in said
+        assert "Stop that one" in said
         async with server.client() as client:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 

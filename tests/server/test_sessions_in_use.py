@@ -15,6 +15,7 @@ from tests.rigs.tmux import Tmux
 from tests.waiting import until
 
 from .test_real_claude import asked_in_a_terminal, at_work, finished, in_a_terminal, model, poem, words
+from .test_resumed_sessions import written_down
 
 __all__ = ["model", "poem"]
 
@@ -32,8 +33,8 @@ async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, mode
     with Tmux.server() as tmux:
         await asked_in_a_terminal(tmux, poem, model)
         async with at_work(poem, model) as (_, client, project):
-            [session] = await listed(client, project)
-            wanted = {"session_id": session["session_id"]}
+            id = await written_down(client, project, ["Who are you?", "I am Ada."])
+            wanted = {"session_id": id}
 
             refused = await client.ask("session_resume", wanted, project)
             assert refused["data"]["code"] == "SESSION_IN_USE"
@@ -46,7 +47,7 @@ async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, mode
             assert words(client) == ["Another Ada."]
 
             tmux.run("kill-server")
-            await until(lambda: not open_sessions.used_by(session["session_id"]), "the end of the terminal")
+            await until(lambda: not open_sessions.used_by(id), "the end of the terminal")
             assert (await client.ask("session_resume", wanted, project))["type"] == "ok"
             await client.ask("execute", {"prompt": "Who?"}, project)
             assert (await finished(client))["outcome"] == "completed"

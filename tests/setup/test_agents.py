@@ -287,7 +287,7 @@ def test_a_read_only_file_is_said_before_anything_is_done(words: tuple[str, ...]
     before = everything_below(Path.home())
     said = setup("claude", *words)
     assert (said.code, said.output) == (3, "")
-    assert f"Nothing was changed: {path} is read-only. Make it writable and run this again." in said.errors
+    assert f"{path} is read-only. Nothing was changed. Make it writable and run this again." in said.errors
     assert everything_below(Path.home()) == before
 
 
@@ -407,7 +407,7 @@ def test_where_the_directory_is_gone_that_is_said(setup: Setup) -> None:
     Path.cwd().rmdir()
     said = setup("claude")
     assert (said.code, said.output) == (2, "")
-    assert "Nothing was changed: the current directory was deleted." in said.errors
+    assert "The current directory was deleted." in said.errors
     assert not stub("claude").exists()
 
 

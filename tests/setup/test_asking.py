@@ -186,7 +186,7 @@ def test_without_a_terminal_nothing_is_changed(
     assert everything_below(home) == before
     assert said.code == 2
     assert said.errors.startswith(
-        "Nothing was changed: there is no terminal in which to confirm the changes. Run this again with --yes.\n"
+        "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes.\n"
     )
     if flags:
         assert (said.facts["changed"], said.facts["applied"]) == (True, False)
@@ -266,7 +266,7 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
     said = setup("claude", "--ask-mode")
     assert (
         said.errors
-        == f"Note: {path} has disableAllHooks: no hook runs, and nothing is guarded, until you remove that.\n"
+        == f"Note: {path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it.\n"
     )
 
 
@@ -274,13 +274,13 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
 def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Path) -> None:
     gemini = put(home / ".gemini" / "settings.json", {"hooksConfig": {"enabled": False, "disabled": ["drawbridge"]}})
     said = setup("gemini").errors
-    assert f"{gemini} has hooksConfig.enabled = false" in said
-    assert f"{gemini} has drawbridge in hooksConfig.disabled" in said
+    assert f"{gemini} sets hooksConfig.enabled = false" in said
+    assert f"{gemini} lists drawbridge in hooksConfig.disabled" in said
     codex = home / ".codex" / "config.toml"
     codex.parent.mkdir()
     codex.write_text("[features]\nhooks = false\n")
     said = setup("codex").errors
-    assert f"{codex} has [features] hooks = false" in said
+    assert f"{codex} sets [features] hooks = false" in said
     codex.write_text("[features]\nhooks = ")
     assert setup("codex", "--json").facts["notes"] == [], "what is no TOML is Codex' own trouble"
 

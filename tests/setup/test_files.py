@@ -69,19 +69,19 @@ def test_a_file_that_is_marked_read_only_is_not_replaced(tmp_path: Path) -> None
     file = tmp_path / "a"
     file.write_bytes(b"old")
     file.chmod(0o444)
-    with pytest.raises(NotWritable, match=r"Nothing was changed: .*a is read-only\. Make it writable"):
+    with pytest.raises(NotWritable, match=r"a is read-only\. Nothing was changed\. Make it writable"):
         Change(file, b"old", b"new").check()
 
 
 def test_a_directory_that_can_not_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotWritable, match=r"settings.json can't be created, since .*file is not a directory"):
+    with pytest.raises(NotWritable, match=r"settings.json can't be created, because .*file is not a directory"):
         Change(tmp_path / "file" / "deep" / "settings.json", None, b"new").check()
 
 
 def test_a_directory_that_is_not_the_person_s_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # root, who may run this, has access to all
-    with pytest.raises(NotWritable, match="you can't write to"):
+    with pytest.raises(NotWritable, match="you have no write permission for"):
         Change(tmp_path / "settings.json", None, b"new").check()
 
 

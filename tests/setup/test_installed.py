@@ -275,7 +275,7 @@ def test_without_one_that_stays_nothing_is_changed(
     monkeypatch.setattr(sys, "_base_executable", str(thrown))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setattr(interpreter, "SYSTEM", ())
-    with pytest.raises(NoProgram, match=r"no permanent Python 3\.11 or newer was found"):
+    with pytest.raises(NoProgram, match=r"No permanent Python 3\.11 or newer was found"):
         choose()
     before = everything_below(Path.home())
     assert setup("claude").code == 3

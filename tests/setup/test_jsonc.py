@@ -179,7 +179,7 @@ def test_what_is_taken_out_leaves_no_hole(text: str, path: Path, wanted: str) ->
         ("{} // c", 1, 4, "a comment, which is not allowed in this file"),
         ("\ufeff{}", 1, 1, "a byte order mark, which is not allowed in this file"),
         ("[" * 300 + "]" * 300, 1, 202, "more than 200 levels"),
-        ("[" + "9" * 5000 + "]", 1, 2, "a smaller number was expected"),
+        ("[" + "9" * 5000 + "]", 1, 2, "the number is too large"),
     ],
 )
 def test_what_is_no_json_is_said_with_its_place(text: str, line: int, column: int, problem: str) -> None:

@@ -213,7 +213,7 @@ def test_codex_calls_nothing_before_the_person_has_trusted_it_as_setup_says(
     setup: Setup, home: Path, poem: Path, log: Path
 ) -> None:
     programs.codex()
-    assert "once you have trusted it" in setup("codex", "--log-file", log).output
+    assert "only after you have trusted it" in setup("codex", "--log-file", log).output
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
         codex(model, home)
     assert not log.exists()

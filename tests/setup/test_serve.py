@@ -249,5 +249,5 @@ def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.Monk
 
 
 def test_on_another_system_it_says_so() -> None:
-    with pytest.raises(NoProgram, match="the service manager of win32 is not supported"):
+    with pytest.raises(NoProgram, match="The service manager of win32 is not supported"):
         serve.service("win32", {})

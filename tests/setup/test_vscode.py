@@ -90,7 +90,7 @@ def test_an_editor_is_named_with_its_program(code: Path, setup: Setup, tmp_path:
     assert not (code.parent / "calls").exists()
     said = setup("vscode", "--program", tmp_path / "none")
     assert said.code == 3
-    assert said.errors.startswith(f"drawbridge setup: Nothing was changed: {tmp_path / 'none'} can't be run.")
+    assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Nothing was changed.")
 
 
 def test_without_an_editor_all_that_were_looked_for_are_named(
@@ -99,7 +99,7 @@ def test_without_an_editor_all_that_were_looked_for_are_named(
     monkeypatch.setenv("PATH", str(home))
     said = setup("vscode")
     assert said.code == 3
-    assert "none of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
+    assert "None of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
 
 
 def test_an_editor_that_refuses_is_quoted(setup: Setup, tmp_path: Path) -> None:

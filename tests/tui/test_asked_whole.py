@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
+
 from .rig import Alone, alone
 
 
@@ -32,6 +34,18 @@ async def test_a_long_command_is_wrapped_and_whole() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_lines_that_pass_by_on_the_way_to_the_end_were_not_read() -> None:
+    app = Alone(bash(command="".join(f"touch {number}\n" for number in range(40))))
+    async with alone(app, height=14) as pilot:
+        await pilot.press("end")
+        await until(lambda: "touch 39" in app.text)
+        await pilot.wait_for_animation()
+        await pilot.pause()
+        await pilot.press("a")
+        await pilot.pause()
+        assert app.given == []
 
 
 @pytest.mark.parametrize(
@@ -171,6 +185,47 @@ async def test_no_word_of_a_plan_is_left_out(plan: str, width: int) -> None:
         drawn = html.unescape("".join(app.text.replace("│", "").split()))
         for word in set(re.findall("[a-z]{4,}|zy", html.unescape(plan))) - {"title", "https"}:
             assert word in drawn, word
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "It is &copy 2020.\n\n| a | b |\n|---|---|\n| 1 | 2 | copy |\n",
+        "| a | b |\n|---|---|\n| 1 | `&semi;` | semi |\n",
+        "1. one\n1. two\n\n| a | b |\n|---|---|\n| 1 | 3 | 2 |\n",
+    ],
+    ids=["no reference", "code", "a number"],
+)
+async def test_a_cell_is_not_left_out_because_its_letters_are_elsewhere(plan: str) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+    async with alone(app, 80, height=60):
+        assert plan.rstrip("\n").rpartition("\n")[2] in app.text
+
+
+@pytest.mark.parametrize("words", ["rm -rf build/*tmp*/cache", "pay 5*3*2 coins", "the /_old_/ ones", "a~~b~~c"])
+async def test_what_may_be_no_emphasis_is_shown(words: str) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": f"**First** {words}.\n"}})
+    async with alone(app, 80):
+        assert words in app.text
+
+
+@pytest.mark.parametrize(
+    ("plan", "shown"),
+    [
+        ("1. one\n1. **two**\n1. three\n", "3 three"),
+        ("Type `&amp;&amp;`, **not** and.\n", "Type &amp;&amp;, not and."),
+        ("**Use** &lt;b&gt;.\n", "Use <b>."),
+        ("**Run**\n\n```sh\nls\n```\n", "Run  "),
+        ("(**Note**: _this_, *that*, `a*b` and snake_case_name).", "(Note: this, that, a*b and snake_case_name)."),
+        ("> - **a**\n>   ```python\n>   x = 1\n>   ```\n", "• a"),
+        ("| **name** | what |\n|---|---|\n| one | " + "several words " * 9 + "|\n", " name "),
+    ],
+)
+async def test_what_is_drawn_whole_is_drawn_as_markdown(plan: str, shown: str) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+    async with alone(app, 50, height=60):
+        assert shown in app.text
+        assert "**" not in app.text
 
 
 async def test_a_plan_is_text() -> None:

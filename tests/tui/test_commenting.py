@@ -171,11 +171,11 @@ async def test_comments_on_a_terminal_session_wait_and_can_be_withdrawn(home: Pa
             await person.presses("S")
             await person.sees("Send 1 comment?")
             await person.presses("y")
-            await is_told(person, "Waiting: 1 comment. The agent gets the comments when it stops next")
+            await is_told(person, "Waiting: 1 comment. The agent will get the comments when it next stops")
             await person.sees("▎ You  Waiting")
             await person.presses("C")
             await is_open(person, CommentsDialog)
-            await person.sees("The agent gets the comments when it stops next", "w withdraw")
+            await person.sees("The agent will get the comments when it next stops", "w withdraw")
             await person.presses("w")
             await person.loses("w withdraw")
             await person.sees("S send 1")
@@ -200,7 +200,7 @@ async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Ser
         await begins(person, "J")
         await person.sees("Comment on lines 5–6 of poem.txt", "Ctrl-T suggest a change")
         await person.presses("ctrl+t")
-        await person.sees("The agent is asked to write these lines instead:")
+        await person.sees("The agent will be asked to write these lines instead:")
         assert field(person, "suggestion").text == "LINE 5\nline 6"
         await person.presses("ctrl+s")
         assert isinstance(person.app.screen, CommentDialog), "a suggestion of the same lines says nothing"
@@ -225,7 +225,7 @@ async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repo
         await person.types("About this line")
         (repository / "poem.txt").write_text(poem(line_5="another", line_30="LINE 30"))
         await person.presses("ctrl+s")
-        await person.sees("These lines are not in the review as they were shown.")
+        await person.sees("These lines are no longer in the review as they were shown")
         assert field(person).text == "About this line"
         await person.presses("escape")
         await is_told(person, "Your comment is kept here")
@@ -253,7 +253,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
         await person.presses("escape")
         await is_told(person, "Your comment is kept here until you add it: c continues, d discards it.")
         await person.presses("g", "S")
-        await is_told(person, "Add or discard the comment that you are writing first. Nothing was sent.")
+        await is_told(person, "First add or discard the comment that you are writing.")
         assert current(person) == "poem.txt: LINE 30", "it leads to it"
         # It follows its lines, which move, and outlives the view.
         first = (await hunks(server, project))["poem.txt"][0]
@@ -320,7 +320,7 @@ async def test_answers_are_named_and_comments_resolved_and_reopened(server: Serv
     async with attached(server, repository) as person:
         await opens(person)
         await person.presses("j")
-        await person.sees("Answers: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
+        await person.sees("In answer to: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
         await person.sees("These lines have changed since the comment was written:")
         await person.presses("g", "C")
         await person.sees("r resolve", "Enter go to it")
@@ -372,13 +372,13 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
         await is_open(person, CommentsDialog)
         if scope == "view":
             await person.presses("escape", "c")
-            await is_told(person, "View only. Decide on another device.")
+            await is_told(person, "View only. Decide from another device.")
             assert "c comment" not in person.screen
             assert "▸" not in person.screen
             return
-        await person.sees("Drafts can be sent on a device that may start runs.")
+        await person.sees("This device can't send drafts. Use a device that may start runs.")
         await person.presses("escape")
-        await is_told(person, "You can comment here. Decide on another device.")
+        await is_told(person, "You can comment here. Decide from another device.")
         await begins(person)
         await adds(person, "By the pad.")
     assert len(await comments_of(server, project)) == 2
@@ -396,7 +396,7 @@ async def test_two_people_comment_on_one_review(server: Server, repository: Path
         about = {"path": "poem.txt", "line": 30, "quote": "LINE 30\n", "text": "Theirs."}
         await client.ask("review_comment", about, project)
         await person.presses("y")
-        await is_told(person, "The comments have changed since you saw them. Nothing was sent.")
+        await is_told(person, "The comments have changed since you saw them, so they were not sent.")
         await person.sees("2 drafts")
         await person.comes(lambda: "Theirs." in view(person).text(), "the other comment")
         assert await prompts_of(server, project) == []
@@ -440,7 +440,7 @@ async def test_without_a_connection_nothing_typed_is_lost_and_all_is_done_once(t
             message(person).text = "Message"
             await person.sees("Message")
             await person.presses("ctrl+s")
-            await person.sees("The connection was lost before the answer came.")
+            await person.sees("The connection was lost before the server responded.")
             await person.presses("escape")
             async with serving(*arguments) as second:
                 person.app.client.connection.retry_now()
@@ -484,14 +484,19 @@ async def test_hostile_comments_are_only_text(server: Server, repository: Path, 
         await person.sees("[red]x[/]")
         assert is_harmless()
         await person.presses("e")
-        await is_noted(person, "characters that a terminal can't show: edit it on the page")
+        await is_noted(person, "characters that a terminal can't show: edit it in the web UI")
         await person.presses("escape", "c", "enter")
         await is_open(person, CommentDialog)
         await person.sees("[red]x[/]")
         assert is_harmless()
         await person.presses("ctrl+t")
-        await is_noted(person, "characters that a terminal can’t show: suggest a text on the page")
+        await is_noted(person, "characters that a terminal can’t show: write the suggestion in the web UI")
         assert is_harmless()
+
+
+async def fits(person: Person, width: int) -> None:
+    """A screen that was resized is drawn anew part by part."""
+    await person.comes(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
 
 
 @pytest.mark.thorough
@@ -507,7 +512,7 @@ async def test_a_small_screen_has_room_for_a_comment(server: Server, repository:
         for width, height in ((100, 30), (30, 18), (40, 20)):
             await person.pilot.resize_terminal(width, height)
             await person.sees("Ctrl-S add")
-            assert all(len(line) <= width for line in person.screen.splitlines())
+            await fits(person, width)
             assert field(person).text.startswith("A text"), "what is typed stays"
         await person.presses("ctrl+s")
         await is_open(person, ReviewScreen)
@@ -515,7 +520,7 @@ async def test_a_small_screen_has_room_for_a_comment(server: Server, repository:
         for width in (100, 30):
             await person.pilot.resize_terminal(width, 16)
             await person.comes(lambda: "Atextthatislongerthan" in unwrapped(person), "the comment")
-            assert all(len(line) <= width for line in person.screen.splitlines())
+            await fits(person, width)
         await person.presses("C")
         await person.sees("e edit")
 
@@ -562,7 +567,7 @@ async def test_what_was_kept_is_committed(server: Server, repository: Path) -> N
         await person.loses("[×] poem.txt")
         message(person).text = "A bridge"
         await person.presses("tab", "down", "space")
-        await person.sees("● A new branch, which is checked out")
+        await person.sees("● A new branch (will be checked out)")
         await person.types("bridge")
         await person.presses("enter")
         await person.sees("Committed 1 file on the new branch bridge as ")
@@ -592,7 +597,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.sees("Write a message first.")
         message(person).text = "Capitals"
         await person.presses("ctrl+s")
-        await is_noted(person, "git or one of its hooks refused the commit. Nothing was committed.")
+        await is_noted(person, "git or one of its hooks refused the commit.")
         await person.sees("Output of git", "No capitals [red]please[/red]")
         assert git(repository, "rev-parse", "HEAD") == before
         await person.presses("escape")
@@ -602,7 +607,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.presses("tab", "down", "enter")
         await person.types("not..valid")
         await person.presses("ctrl+s")
-        await is_noted(person, "It is not a valid name of a branch. Nothing was committed.")
+        await is_noted(person, "This is not a valid branch name.")
         await person.presses("shift+tab", "up", "space", "ctrl+s")
         await person.sees("Committed 2 files on")
     assert git(repository, "rev-parse", "HEAD~1") == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
         await person.presses("r")
         await person.types("not in this file")
         await person.presses("enter")
-        await person.hears("You told me: “not in this file”", "✗ Rejected by Ada: “not in this file”", "✗ rejected")
+        await person.hears("You wrote: “not in this file”", "✗ Rejected by Ada: “not in this file”", "✗ rejected")
         assert "failed" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -63,7 +64,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
 async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("one")
-        await person.is_asked("w Accept all edits this session")
+        await person.is_asked("w Accept all edits for this session")
         await person.presses("w")
         await person.hears("Finished")
         await person.prompts("two")
@@ -159,7 +160,7 @@ async def test_a_key_meant_for_something_else_answers_nothing(
         assert person.prompt.text == "are we "
         assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
         await person.presses("escape", "a", "w", "e", "r")
-        await person.sees("Needs you", "e Edit")
+        await person.sees("Needs you", "e Edit", "Read it, then press the key again.")
         assert "Accepted" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -182,9 +183,10 @@ async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
 
 
 async def device_token(server: Server, scope: str) -> str:
-    """As the owner would give one out."""
+    """As the owner would give one out. Tests share the server."""
     from tests.ide.processes import run
 
-    code, output, errors = await run("token", "new", "watcher", "--scope", scope, "--data-dir", server.data)
+    name = f"{scope} {uuid.uuid4().hex[:8]}"
+    code, output, errors = await run("token", "new", name, "--scope", scope, "--data-dir", server.data)
     assert code == 0, errors
     return next(word for word in output.split() if word.startswith("drawbridge_"))

@@ -135,30 +135,27 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"url": "ftp://x"}, "is not the address of a server"),
-        ({"url": "wss://host:99999"}, "is not the address of a server"),
+        ({"url": "ftp://x"}, "is not a server's address"),
+        ({"url": "wss://host:99999"}, "is not a server's address"),
         ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network unencrypted"),
         ({"url": "wss://example.net:1"}, "its token is needed"),
         ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
         ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
-        ({"token_file": "/nowhere/token"}, "There is no file /nowhere/token"),
+        ({"token_file": "/nowhere/token"}, "The token file /nowhere/token does not exist"),
         ({"token_file": "/"}, "The token can't be read from /"),
-        ({"ca": "/nowhere.pem"}, "/nowhere.pem contains no PEM certificate"),
+        ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
     ],
 )
 def test_flags_that_can_t_be_right_are_said_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
-    with pytest.raises(BadSetting, match=words) as refusal:
+    with pytest.raises(BadSetting, match=words):
         Finder(**flags).find()
-    assert "Nothing was sent" in str(refusal.value)
 
 
 async def test_where_nothing_or_something_else_listens_one_line_says_so() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(
-            NoServer, match=r"nothing listens there\. Nothing was done\. Start a server with `drawbridge serve`"
-        ):
+        with pytest.raises(NoServer, match=r"nothing listens there\. Start a server with `drawbridge serve`"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -205,7 +202,7 @@ async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -
 
 
 def at_a_terminal(directory: Path) -> None:
-    """In the project's directory; every key goes through a real terminal, and so does every colour."""
+    """In the project's directory; every key goes through a real terminal, and so does every color."""
     command = [sys.executable, "-m", "drawbridge", "attach", "."]
     with Tmux.server(columns=80, rows=24) as tmux:
         pane = tmux.start("attach", command, cwd=directory, environment=os.environ)

@@ -49,7 +49,7 @@ async def test_what_was_kept_is_committed_pushed_and_becomes_a_pull_request(
         await person.sees("Committed 2 files on work", "P push")
         await person.presses("P")
         await is_open(person, PushDialog)
-        await person.sees("Push work to origin, where it is a new branch.", "[ ] Create a pull request with gh")
+        await person.sees("Push work to origin as a new branch.", "[ ] Create a pull request with gh")
         assert tip(remote) == ""
         await person.presses("space")
         await person.sees("[×] Create a pull request with gh", "Ctrl-S push and create pull request")

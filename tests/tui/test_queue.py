@@ -112,7 +112,7 @@ async def test_what_the_agent_reports_is_in_the_status_line(server: Server, dire
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
         told = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
-        await person.sees("On and on")  # what the agent reports at its start has come
+        await person.sees("I keep talking")  # what the agent reports at its start has come
         person.app.client._received(told)
         await person.sees("Retrying 3 of 10: 401 authentication failed", "25 % context")
 

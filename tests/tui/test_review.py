@@ -117,11 +117,11 @@ WHOLE = hunk(kind="file", removed="")
         ({}, hunk(), ""),
         ({}, None, "The changes to this file are too large to show here."),
         ({"new_mode": "100755"}, hunk(kind="mode"), "The file was made executable."),
-        ({"old_mode": "100755"}, hunk(kind="mode"), "The file is not executable any more."),
+        ({"old_mode": "100755"}, hunk(kind="mode"), "The file is no longer executable."),
         (
             {"new_mode": "120000"},
             hunk(kind="mode"),
-            "The file was a regular file, and is a symbolic link now.",
+            "The file was a regular file and is now a symbolic link.",
         ),
         ({"change": "added", "old_mode": None}, WHOLE, "This is a new file."),
         ({"change": "added", "old_mode": None}, {**WHOLE, "added": ""}, "This is a new file. It is empty."),
@@ -147,10 +147,10 @@ def test_who_was_first_is_said() -> None:
         return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
 
     assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
-    assert words("HUNK_GONE", gone="h").startswith("This change is not in the review any more")
-    assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it.")
+    assert words("HUNK_GONE", gone="h").startswith("This change is no longer in the review")
+    assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it, so")
     assert words("REVIEW_CLASH", paths=["a.py", "b.py"]) == (
-        "This conflicts with what is at a.py, b.py now. Nothing was changed."
+        "This conflicts with the current state of a.py, b.py. Nothing was changed."
     )
     assert words("PROCESS_ACTIVE") == "The server's words."
 
@@ -159,9 +159,10 @@ def test_all_at_once_says_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
-        "1 of them has not been in view in full. Other changes to the same files stay.",
+        "You have not fully seen 1 of them. Other changes to the same files stay.",
     )
-    assert review_words.question("keep", 3, 3, "a.py")[1] == "None of them has been in view in full."
+    assert review_words.question("keep", 3, 3, "a.py")[1] == "You have not fully seen any of them."
+    assert review_words.question("keep", 1, 1, "a.py") == ("Keep 1 change in a.py?", "You have not seen all of it.")
 
 
 def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:
@@ -241,15 +242,18 @@ async def test_nothing_in_a_review_drives_the_terminal(width: int) -> None:
         assert "\\x1b" in "".join(line.strip() for line in text)
 
 
-async def test_a_jump_over_lines_does_not_show_them() -> None:
+@pytest.mark.parametrize("animate", [False, True])
+async def test_a_jump_over_lines_does_not_show_them(animate: bool) -> None:
+    """Not even those that pass by on the way."""
     long = hunk(kind="file", removed="", added="".join(f"line {number}\n" for number in range(100)))
     app = Alone()
     async with app.run_test(size=(60, 20)) as pilot:
         view = app.query_one(ReviewView)
         view.show(review_parts.parts([file(long, change="added")]))
         await pilot.pause()
-        view.scroll_end(animate=False)
+        view.scroll_end(animate=animate)
         await until(lambda: shows(app, "line 99"))
+        await pilot.wait_for_animation()
         await pilot.pause()
         assert view.is_in_view
         assert not view.is_seen("h")
@@ -289,6 +293,8 @@ def test_a_list_says_how_much_there_is_to_review() -> None:
     assert words(approvals=[{}]) == "Needs you"
     assert words(desk={"state": "finished"}) == "7 files to review"
     assert words(desk={"state": "ended"}) == "Ended"
+    assert words(scheduled_until="2040-03-04T12:30:00Z").startswith("7 files to review · scheduled until 4 Mar ")
+    assert words(scheduled_until="2040-03-04T12:30:00Z", state="EXECUTING") == "Working"
     changed = {"update_type": "review_changed", "data": {"files": 1}}
     projects.take({"type": "update", "project_id": "p", "data": changed})
     assert words() == "1 file to review"

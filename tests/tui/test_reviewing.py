@@ -213,7 +213,7 @@ async def test_a_review_follows_what_another_person_decides(server: Server, repo
         await person.sees("LINE 30", "  33   line 33")
         place = row_of(person, "+ LINE 30")
         await decides(server, project, hunks=ids["old.txt"], decision="keep")
-        await person.is_notified("decided about this review.")
+        await person.is_notified("made decisions in this review.")
         await person.sees("2 files · 3 changes")
         assert current(person) == "poem.txt: LINE 30"
         assert row_of(person, "+ LINE 30") == place
@@ -240,7 +240,7 @@ async def test_the_second_of_two_people_is_told_who_was_first(server: Server, re
         await is_at(ada, "poem.txt: LINE 5")
         # As if Bob's key had been pressed before the news arrived.
         screen._send({"hunks": [id], "decision": "keep"}, id)
-        await is_told(bob, "Ada already undid this change. Nothing was changed.")
+        await is_told(bob, "Ada already undid this change.")
         await is_at(bob, "poem.txt: LINE 5")
         await bob.presses("j")
         await bob.comes(lambda: not about(bob), "nothing more about it")
@@ -254,7 +254,7 @@ async def test_a_change_on_disk_is_shown_when_the_person_returns(server: Server,
         await is_at(person, "poem.txt: LINE 5")
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("a")
-        await is_told(person, "This change is not in the review any more: its lines have changed. Nothing was changed.")
+        await is_told(person, "This change is no longer in the review: its lines have changed.")
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))
         person.app.on_app_focus()
@@ -308,11 +308,11 @@ async def test_all_changes_of_a_file_are_decided_at_once(server: Server, reposit
 async def test_all_at_once_is_only_what_was_shown(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 12)) as (person, project):
         await person.presses("X")
-        await person.sees("Undo 4 changes in 3 files?", "have not been in view in full.")
+        await person.sees("Undo 4 changes in 3 files?", "You have not fully seen")
         (repository / "more.txt").write_text("more\n")
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("y")
-        await is_told(person, "The review has changed since you saw it. Nothing was changed.")
+        await is_told(person, "The review has changed since you saw it, so your decision was not applied.")
         await person.comes(lambda: current(person) and not person.app.screen.query(ConfirmDialog), "the review")
         assert not (repository / "old.txt").exists()
         assert len(await hunks(server, project)) == 3
@@ -326,10 +326,10 @@ async def test_a_device_that_may_only_look_decides_nothing(server: Server, repos
     async with attached(server, repository, token_file=str(token)) as person:
         await person.sees("Review: 3 files +4 −3")
         await person.presses("v")
-        await is_told(person, "View only. Decide on another device.")
+        await is_told(person, "View only. Decide from another device.")
         await person.sees("3 files · 4 changes")
         await person.presses("a", "u", "e", "A", "U", "K", "X")
-        await is_told(person, "View only. Decide on another device.")
+        await is_told(person, "View only. Decide from another device.")
         await person.sees("3 files · 4 changes")
         assert "keep all" not in person.screen
         await person.presses("escape")
@@ -369,7 +369,7 @@ async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, re
         await person.presses("escape")
         await is_told(person, "Your edit is kept as a draft: e continues, d discards it.")
         await person.presses("K")
-        await is_told(person, "Finish or discard your edit to decide about all at once.")
+        await is_told(person, "Finish or discard your edit to decide on all at once.")
         await person.presses("escape")
         await person.sees("Ready")
         await opens(person)
@@ -405,7 +405,7 @@ async def test_what_a_person_writes_stays_when_another_one_decides(server: Serve
         await person.presses("escape")
         await person.sees("poem.txt  Your edit", "My LINE 5")
         await person.presses("a")
-        await is_told(person, "There is nothing to decide any more")
+        await is_told(person, "There is nothing left to decide")
         await person.presses("d")
         await person.loses("Your edit")
         await person.sees("3 files · 3 changes")
@@ -467,7 +467,7 @@ async def test_names_and_texts_that_drive_a_terminal_are_written_out(
             assert not any(character in person.screen for character in "\x1b\x07\u202e\u202c\u200b\r")
             await person.presses("j")
         await person.presses("e")
-        await is_told(person, "edit it on the page or in an editor.")
+        await is_told(person, "edit it in the web UI or in an editor.")
 
 
 @pytest.mark.thorough
@@ -556,7 +556,7 @@ async def test_a_file_that_is_too_large_to_show_is_asked_about(server: Server, r
         await person.sees("big.txt  new  +40000 −0", "The changes to this file are too large to show here.")
         await is_at(person, "big.txt: ")
         await person.presses("e", "K")
-        await is_told(person, "All can’t be decided at once: some changes are not shown here.")
+        await is_told(person, "You can’t decide on all at once: some changes are not shown here.")
         await person.presses("u")
         await person.sees("Undo all changes in big.txt?", "Read them in an editor first.")
         await person.presses("n")

@@ -22,7 +22,7 @@ PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 LIST = ".pane:has(> [aria-label^='Drawbridge: Changes'])"
 ROWS = f"{LIST} .monaco-list-row"
 NOTICES = ".notifications-toasts .notification-list-item-message"
-MOVED = "the list has changed at this moment. Nothing was changed."
+MOVED = "the list has just changed. Select the change again"
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\nand more\n")
 ALL = ("old.txt", "poem.txt", "Line 3", "Lines 17–18")
 SIDES = """
@@ -187,7 +187,7 @@ def test_what_is_kept_leaves_the_list_and_stays_on_disk(changes: Changes) -> Non
     wait_until(lambda: "Kept: 1 change in poem.txt. 1 change left." in status_bar(changes), "what was done")
     changes.shows("old.txt")
     changes.server.decides_elsewhere(changes.directory, decision="undo")
-    wait_until(lambda: "Neovim decided about this review." in status_bar(changes), "who decided")
+    wait_until(lambda: "Neovim made decisions in this review." in status_bar(changes), "who decided")
     changes.shows()
     assert (changes.poem.read_text(), changes.old.read_text()) == (CHANGED, "old\n")
 

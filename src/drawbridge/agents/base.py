@@ -43,7 +43,8 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
     for option in options.__struct_fields__:
         if option not in supported and getattr(options, option) != getattr(usual, option):
             raise AgentUnusable(
-                "VALIDATION_FAILED", f"options.{option}: {name} does not support this option. It was not started."
+                "VALIDATION_FAILED",
+                f"options.{option}: {name} does not support this option. The agent was not started.",
             )
 
 
@@ -54,7 +55,7 @@ class Confinement(Struct, frozen=True):
     """
 
     open_files: int | None = None
-    """For each process; None: as many as the server may have."""
+    """For each process; None for as many as the server may have."""
     nice: int = 0
     confined: bool = True
 
@@ -192,7 +193,7 @@ class TurnEnded(Struct, frozen=True):
     """The prompt has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
     ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended. ``cost_usd``: the
-    cost since the previous turn (None: unknown), ``tokens`` likewise. ``error`` (for people) and ``code`` (of the client
+    cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and ``code`` (of the client
     protocol): why it failed.
     ``retry_at``: when a used-up limit is reset, in seconds since 1970, if the agent reported it.
     """
@@ -208,7 +209,7 @@ class TurnEnded(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True, omit_defaults=True):
-    """An entry of the agent's todo list. ``doing``: its text while it is in progress."""
+    """An entry of the agent's to-do list. ``doing``: its text while it is in progress."""
 
     text: str
     status: Literal["pending", "in_progress", "completed"]
@@ -239,7 +240,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent reports about itself at the moment. ``context_tokens``: what its context contains, as of the end of the
+    """What an agent currently reports about itself. ``context_tokens``: what its context contains, as of the end of the
     latest turn, of ``context_window``. ``tasks``: those that run.
     """
 
@@ -299,6 +300,19 @@ class OffersReported(Struct, frozen=True):
     offers: AgentOffers
 
 
+class ScheduleChanged(Struct, frozen=True):
+    """The agent has scheduled turns without a prompt, which begin only as long as its process lives. ``until``: the time of
+    the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
+
+    until: float | None
+
+
+class DirectoryChanged(Struct, frozen=True):
+    """The agent works in this directory from now on. One that does not report it works in that of its launch."""
+
+    directory: str
+
+
 class Exited(Struct, frozen=True):
     """The last event: the whole process group has ended. ``code``: negative for a signal. ``stderr``: its last part."""
 
@@ -312,6 +326,8 @@ Event: TypeAlias = (
     | ModeChanged
     | StateReported
     | OffersReported
+    | ScheduleChanged
+    | DirectoryChanged
     | Question
     | QuestionCancelled
     | TurnBegun
@@ -344,6 +360,11 @@ class Dialect(Protocol):
 
     @property
     def busy(self) -> bool: ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question of the agent is open."""
+        ...
 
     def outgoing(self) -> bytes:
         """The bytes to write now."""

@@ -31,7 +31,9 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class MemoryWatch:
-    """``limit``: bytes for one agent and all that it started; None: no limit, and nothing is measured."""
+    """``limit``: bytes for one agent and everything that it started. With None there is no limit, and
+    nothing is measured.
+    """
 
     def __init__(self, limit: int | None, every: float = EVERY_SECONDS) -> None:
         self._limit = limit
@@ -109,11 +111,11 @@ class _Watched:
         """Kills it at once, as the kernel would: during an orderly end it could take more."""
         if self._why is None:
             self._why = (
-                f"It used {used // MB:,} MB of memory together with everything that it had started, and was ended; the "
-                f"owner of this server allows {limit // MB:,} MB. What it did before then is kept."
+                f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "
+                "Changes made so far are kept."
             )
             logger.warning(
-                "agent %d: %d MB of memory in use, %d MB is allowed: ended", self.pid, used // MB, limit // MB
+                "agent %d was stopped: it used %d MB of memory, and %d MB is allowed", self.pid, used // MB, limit // MB
             )
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
-from drawbridge.agents.results import FAILED, Failure
+from drawbridge.agents.results import FAILED, Failure, exit_words
 
 STDIN = 0
 LONGEST_TEXT = 2_000
@@ -63,6 +63,8 @@ class Turn:
         self._out = b""
         self.junk = Tail(JUNK_LIMIT)
 
+    asks = False
+
     @property
     def busy(self) -> bool:
         return self.turn_open
@@ -85,10 +87,8 @@ class Turn:
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return Failure(
-            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT]
-        )
+        how = exit_words(code)
+        return Failure(FAILED, f"{self.name} {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT])
 
     def outgoing(self) -> bytes:
         data, self._out = self._out, b""
@@ -137,7 +137,8 @@ class Turn:
             elif one.path is not None:
                 stored.append(one)
             else:
-                problem = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts no others. Nothing was sent."
+                only = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts only text files."
+                problem = f"{only} The prompt was not sent."
                 return [TurnEnded(ok=False, error=valid(problem), code="VALIDATION_FAILED")]
         self.turn_open = True
         self._out = with_paths("".join([*parts, text]), stored).encode()

@@ -76,6 +76,8 @@ class Process(asyncio.SubprocessProtocol):
         self._stderr = Tail(STDERR_LIMIT)
         self._fault: str | None = None
         self._replies: dict[str, asyncio.Future[str | None]] = {}
+        self._asks = False
+        """Whether the supervisor knows of an open question."""
         self._tasks = BackgroundTasks(logger)
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
@@ -114,7 +116,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
         if not isinstance(self._conversation, Steers) or self._ended.is_set():
-            raise AgentRefused(f"{self._name} takes no message while it works")
+            raise AgentRefused(f"{self._name} does not accept messages while it is working")
         self._conversation.steer(text, attachments, record)
         self._flush()
 
@@ -134,12 +136,15 @@ class Process(asyncio.SubprocessProtocol):
             raise AgentRefused(error)
 
     def _flush(self) -> None:
+        if self._conversation.asks != self._asks:
+            self._asks = self._conversation.asks
+            self._pipe.waits(for_decision=self._asks)
         data = self._conversation.outgoing()
         if not data or self._stdin.is_closing():
             return
         self._stdin.write(data)
         if self._stdin.get_write_buffer_size() > STDIN_LIMIT:
-            self._fail(f"{self._name} does not read its input")
+            self._fail(f"{self._name} is not reading its input")
 
     # Messages of the process: asyncio calls these.
 
@@ -156,7 +161,7 @@ class Process(asyncio.SubprocessProtocol):
         for line in self._lines.feed(data):
             self._handle(self._conversation.received(line))
         if self._lines.too_long:
-            self._fail(f"{self._name} sent a line of more than {LINE_LIMIT // 2**20} MB")
+            self._fail(f"{self._name} sent a line longer than {LINE_LIMIT // 2**20} MB")
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == STDOUT:
@@ -250,7 +255,7 @@ class Process(asyncio.SubprocessProtocol):
     def _fail(self, fault: str) -> None:
         """Ends a process after a protocol error that can't be recovered."""
         if self._fault is None and not self._exited.is_set():
-            self._fault = f"{fault}, and was ended."
+            self._fault = f"{fault}, and was stopped."
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
@@ -264,7 +269,7 @@ class Process(asyncio.SubprocessProtocol):
             if not self._pipe.tree_is_empty():
                 left = await asyncio.to_thread(process_tree.end, self.pid, self._mark)
                 if left:
-                    logger.error("%s: its processes %s can't be ended", self._name, left)
+                    logger.error("%s: could not stop its processes %s", self._name, left)
             await self._close_pipes()
         finally:
             self._pipe.close()

@@ -36,7 +36,7 @@ class _Unforeseeable(Exception):
 
 
 def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
-    """The change that ``tool`` with the input ``given`` would make. None: it changes no file, or unpredictably."""
+    """The change that ``tool`` with the input ``given`` would make. None if it changes no file, or unpredictably."""
     path = given.get(_PATHS.get(tool, ""))
     if not isinstance(path, str) or not path.startswith("/"):
         return None

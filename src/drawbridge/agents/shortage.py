@@ -16,15 +16,15 @@ def shortage(error: OSError) -> AgentUnusable | None:
     match error.errno:
         case errno.EMFILE | -1:  # uvloop 0.23 reports -1 instead of the reason if its socketpair fails
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            why = f"the server may open {most} files at once, and all are in use"
+            why = f"the server has reached its limit of {most} open files"
             what = "Raise the limit (`ulimit -n`, or LimitNOFILE= of the service)"
         case errno.ENFILE:
             why, what = "this machine has reached its limit of open files", "Raise the limit (sysctl fs.file-max)"
         case errno.EAGAIN:
-            why = "the server's user has reached the limit of processes"
+            why = "the server's user has reached its process limit"
             what = "Raise the limit (`ulimit -u`, or TasksMax= of the service)"
         case errno.ENOMEM:
-            why, what = "this machine is out of memory", "End other programs"
+            why, what = "this machine is out of memory", "Quit other programs"
         case _:
             return None
     return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or run fewer projects at once (--max-runs).")

@@ -7,9 +7,10 @@ and it is known which agent it belongs to. The kernel reports when no child is l
 group is ended here, and the rest by the server.
 
 CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the end,
-"gone" if nothing is left. Each byte that it reads is a signal for the agent's group; SIGKILL is for everything. End of file
-means that the server has died: the agent is asked to exit (``claude`` ends its own tools then), and a moment later everything
-is ended.
+"gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for everything), or whether
+the agent waits for a person's decision. End of file means that the server has died: the agent is asked to exit (``claude`` ends
+its own tools then), and a moment later everything is ended. An agent that waits for a decision is killed at once: ``claude``
+takes the end of its input as a denial, and would continue with that (2.1.329).
 
 It runs as a script of its own that imports nothing of the package: 4.8 MB and 10 ms for each agent.
 """
@@ -30,6 +31,9 @@ LINUX = sys.platform == "linux"
 
 NOT_STARTED = 127
 """The exit code where the program could not be run, as a shell has it."""
+
+WAITS, WAITS_NO_MORE = 254, 255
+"""The bytes of the pipe that are not signals: a question of the agent is open, none is open."""
 
 LEAVE_SECONDS = 3.0
 """Between SIGTERM and the end of everything, after the server has died."""
@@ -108,16 +112,23 @@ def run_agent(open_files: str, nice: str, confined: str, program: str, *argument
 def supervise(control: int, child_pipe: int, agent: int) -> int | None:
     """Returns when the agent has ended (its wait status) or everything has to end (None)."""
     until = None
+    waits = False
     while True:
         left = None if until is None else max(0.0, until - time.monotonic())
         watched = [child_pipe] if until is not None else [child_pipe, control]
         ready = select.select(watched, [], [], left)[0]
         if control in ready:
             signals = receive(control)
+            if not signals and waits:
+                signal_group(agent, signal.SIGKILL)  # the search for everything else takes a moment
+                return None
             for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # a stopped process receives it then
                 if number == signal.SIGKILL:
                     return None
-                signal_group(agent, number)
+                if number in (WAITS, WAITS_NO_MORE):
+                    waits = number == WAITS
+                else:
+                    signal_group(agent, number)
             until = None if signals else time.monotonic() + LEAVE_SECONDS
         status, _ = reap(child_pipe, agent)
         if status is not None or (until is not None and time.monotonic() >= until):

@@ -50,8 +50,15 @@ class SupervisorPipe:
 
     def signal(self, number: int) -> None:
         """Signals the agent's group; SIGKILL reaches everything that it started. Has no effect after the end."""
+        self._send(number)
+
+    def waits(self, *, for_decision: bool) -> None:
+        """Whether a question of the agent is open: if the server dies then, the agent is killed before it continues."""
+        self._send(supervisor.WAITS if for_decision else supervisor.WAITS_NO_MORE)
+
+    def _send(self, byte: int) -> None:
         with contextlib.suppress(OSError):
-            os.write(self._local.fileno(), bytes([number]))
+            os.write(self._local.fileno(), bytes([byte]))
 
     def tree_is_empty(self) -> bool:
         """Whether the supervisor reported that no process is left. Call it after the supervisor's end."""

@@ -8,7 +8,7 @@ from typing import Final
 from drawbridge import settings
 from drawbridge.settings.attach import AttachSettings
 
-SUMMARY: Final = "follow a server's agents in this terminal, and answer their approvals"
+SUMMARY: Final = "follow a server's agents in this terminal, and answer their requests"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -37,7 +37,7 @@ def is_open(now: datetime) -> bool:
 }
 """The sample project."""
 
-PROMPT: Final = "Welcome me in README.md"
+PROMPT: Final = "Add a welcome to README.md"
 
 ANSWER_SECONDS: Final = 10.0
 
@@ -109,6 +109,6 @@ def _show(address: str, directory: Path, agent: str) -> None:
         else f"{agent} runs there with your own account: send it a prompt, and decide what it may do."
     )
     terminal.write(
-        f"{terminal.paint('The page is ready:', 'agent')}\n\n  {terminal.paint(address, 'path')}\n\n{waits}\n"
+        f"{terminal.paint('The web UI is ready:', 'agent')}\n\n  {terminal.paint(address, 'path')}\n\n{waits}\n"
         f"The project in {directory} is deleted when the demo ends. Press Ctrl-C to end it.\n"
     )

@@ -12,15 +12,15 @@ SUMMARY: Final = "find out why something does not connect or work, and fix the s
 
 MORE: Final = (
     " It starts agents to learn their versions, runs their hooks with a sample, and connects to bridges, editors and"
-    " servers. The exit code is 0 if nothing is worse than a note, 3 if there are warnings or problems, 2 for wrong"
-    " arguments and where --fix could not ask. docs/cli.md lists what it can find."
+    " servers. The exit code is 0 if there are no warnings or problems, 3 if there are some, and 2 if the arguments "
+    "are wrong or --fix could not ask. docs/cli.md lists what it can find."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = sentence(SUMMARY) + MORE
     parser.add_argument("--json", action="store_true", help="print one JSON object; docs/cli.md describes its keys")
-    text = "show what can be fixed safely and ask: remove files of ended bridges, install missing hook programs again"
+    text = "show what can be fixed safely, and ask: remove files of bridges that have ended, reinstall missing hook programs"
     parser.add_argument("--fix", action="store_true", help=text)
     parser.add_argument("--yes", action="store_true", help="with --fix: do it without asking")
 
@@ -35,7 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
     from drawbridge.setup.command import UNCONFIRMED
 
     if chosen.yes and not chosen.fix:
-        raise BadSetting("--yes answers the question of --fix. Nothing was changed; use both.")
+        raise BadSetting("--yes answers the question that --fix asks. Use both.")
     terminal, errors = Terminal(sys.stdout), Terminal(sys.stderr)
     found = report()
     planned = fixes() if chosen.fix else []

@@ -23,14 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_flags(parser, settings.of(HookSettings))
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
-        "--print-command", action="store_true", help="print the faster form, which `drawbridge setup` installs"
+        "--print-command",
+        action="store_true",
+        help="print the command line that `drawbridge setup` installs, which starts faster",
     )
     instead.add_argument(
         "--restore",
         nargs="?",
         const="",
         metavar="N|FILE",
-        help="list the copies of text replaced in editors; with N or FILE, restore that copy, or the newest of FILE",
+        help="list the saved copies of replaced text, or restore one: number N of the list, or the newest copy of FILE",
     )
 
 

@@ -21,7 +21,7 @@ def run(chosen: argparse.Namespace) -> int:
     if (ours.nvim is None) == (ours.folder is None):
         raise BadSetting("Give either --nvim ADDRESS or --folder DIR.")
     if ours.decide and ours.folder is None:
-        raise BadSetting("Nothing was started: --decide requires --folder.")
+        raise BadSetting("--decide requires --folder.")
     from drawbridge.ide.launch import launch
 
     return launch(ours)

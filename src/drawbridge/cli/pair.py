@@ -13,7 +13,7 @@ SUMMARY: Final = "show a code, as text and as a QR code, that connects one devic
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_flags(parser)
     parser.add_argument(
-        "--name", metavar="NAME", help="the device's name, which histories show too (default: what it calls itself)"
+        "--name", metavar="NAME", help="the device's name, as shown in histories (default: the name it reports)"
     )
     add_rights(parser)
 

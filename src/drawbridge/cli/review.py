@@ -9,12 +9,14 @@ from drawbridge import settings
 from drawbridge.cli import sentence
 from drawbridge.settings.attach import AttachSettings
 
-SUMMARY: Final = "keep or undo, in this terminal, what agents have changed in a directory"
+SUMMARY: Final = "review what agents have changed in a directory: keep it or undo it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = f"{sentence(SUMMARY)} If no server is running, one runs until you leave."
-    parser.add_argument("directory", nargs="?", metavar="DIR", default=".", help="the directory (default: this one)")
+    parser.description = f"{sentence(SUMMARY)} If no server is running, it starts one until you quit."
+    parser.add_argument(
+        "directory", nargs="?", metavar="DIR", default=".", help="the directory (default: the current one)"
+    )
     settings.add_flags(parser, settings.of(AttachSettings))
 
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = sentence(SUMMARY) + MORE
     targets = parser.add_subparsers(title="targets", dest="target", required=True, metavar="TARGET")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--remove", action="store_true", help="undo what setup did, and nothing else")
+    common.add_argument("--remove", action="store_true", help="undo what setup did, and change nothing else")
     common.add_argument("--dry-run", action="store_true", help="only show every line that would change")
     common.add_argument("--yes", action="store_true", help="make the changes without asking")
     common.add_argument(

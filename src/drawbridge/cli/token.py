@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "create a token for a device, and print it once"
     target = targets.add_parser("new", help=text, description=sentence(text))
     add_data_flags(target)
-    target.add_argument("name", metavar="NAME", help="the device's name, which histories show too")
+    target.add_argument("name", metavar="NAME", help="the device's name, as shown in histories")
     add_rights(target)
     text = "list the devices that have a token"
     target = targets.add_parser("list", help=text, description=sentence(text))
@@ -59,7 +59,7 @@ def data_directory(chosen: argparse.Namespace) -> Path:
 
 def add_rights(parser: argparse.ArgumentParser) -> None:
     text = (
-        "what the device may do, from least to most: read, answer approvals, run agents, manage projects (default: run)"
+        "what the device may do, from least to most: read, answer requests, run agents, manage projects (default: run)"
     )
     parser.add_argument("--scope", choices=("view", "approve", "run", "admin"), default="run", help=text)
     text = "a directory whose projects the device may see (default: all projects); repeatable"

@@ -39,7 +39,7 @@ class Transition(NamedTuple):
 
 TABLE: Final = (
     Transition(State.OPEN, Step.DECIDE, State.DECIDED, "a person decides"),
-    Transition(State.OPEN, Step.WITHDRAW, State.WITHDRAWN, "nobody needs the decision any more"),
+    Transition(State.OPEN, Step.WITHDRAW, State.WITHDRAWN, "the decision is no longer needed"),
     Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
     Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
 )
@@ -73,7 +73,7 @@ class Approval(Generic[Decision]):
         return True
 
     def withdraw(self, reason: str) -> bool:
-        """Nobody needs the decision any more; ``reason`` is for people."""
+        """The decision is no longer needed; ``reason`` is for people."""
         if not self._step(Step.WITHDRAW):
             return False
         self.reason = reason

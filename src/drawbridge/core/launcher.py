@@ -95,7 +95,7 @@ def make_way(path: str) -> None:
     except FileNotFoundError:
         return
     failed = "Neovim was not started:"
-    other = f"Try again (each start uses another name), or set {DIRECTORY} to a directory of your own."
+    other = f"Try again (each start uses another name), or set {DIRECTORY} to your own directory."
     if found.st_uid != os.geteuid():
         raise NotPrivate(f"{failed} {path} belongs to another user. {other}")
     if not stat.S_ISSOCK(found.st_mode):

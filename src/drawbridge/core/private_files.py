@@ -28,13 +28,11 @@ def make_private_directory(path: str) -> None:
         _make_missing(path)
         found = os.stat(path)
         if found.st_uid != os.getuid():
-            raise NotPrivate(
-                f"{path} belongs to another user. Nothing was written; remove it or choose another directory."
-            )
+            raise NotPrivate(f"{path} belongs to another user. Remove it, or choose another directory.")
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, PRIVATE_DIRECTORY)
     except OSError as error:
-        raise NotPrivate(f"{path} can't be made a private directory: {_why(error)}. Nothing was written.") from None
+        raise NotPrivate(f"{path} can't be made a private directory: {_why(error)}.") from None
 
 
 def _make_missing(path: str) -> None:
@@ -69,7 +67,9 @@ def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
             os.close(file)
         os.replace(temporary, path)
     except OSError as error:
-        raise NotPrivate(f"{path} can't be written: {_why(error)}. The directory must be writable for you.") from None
+        raise NotPrivate(
+            f"{path} can't be written: {_why(error)}. You need write permission for its directory."
+        ) from None
     finally:
         remove_quietly(temporary)  # after the rename it no longer exists; a signal may arrive before that
 

@@ -113,15 +113,17 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
             return Reached(bridge, list(bridge.files)), []
         why = "Nothing is wrong with Drawbridge: agents skip the file."
         todo = "Drawbridge leaves other programs' files alone. The program removes it when it starts."
-        return None, [finding("bridge-foreign-dead", f"{files} is of a process that has ended.", why, todo)]
+        return None, [finding("bridge-foreign-dead", f"{files} belongs to a process that has ended.", why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port: the token is not sent
-        why = "Agents that find the file may offer an editor that is gone."
+        why = "Agents that find the file may offer an editor that no longer runs."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
         todo = f"`{command}` removes it."
-        return None, [finding("bridge-dead", f"{files} is left behind: process {ended[0]} has ended.", why, todo)]
+        return None, [
+            finding("bridge-dead", f"{files} was left behind by process {ended[0]}, which has ended.", why, todo)
+        ]
     agents, findings = [], []
     for agent, path in bridge.files.items():
         outcome = _connect(catalog.AGENTS[agent].bridge, bridge.port, bridges.content(path) or {})
@@ -150,9 +152,9 @@ def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
         "refused": f"{name} refuses connections, although its process is running.",
         "silent": f"{name} does not answer {agent} within {SECONDS:g} seconds.",
         "token": f"{name} refuses the token in {path}.",
-        "invalid": f"What answers on the port of {name} is not a bridge for {agent}.",
+        "invalid": f"The program that answers on the port of {name} is not a bridge for {agent}.",
     }
-    why = f"{agent} finds the bridge, but can't connect, so it opens no diffs."
+    why = f"{agent} finds the bridge, but can't connect, so it does not open diffs."
     return finding(f"bridge-{outcome}", titles[outcome], why, REPLACE)
 
 
@@ -163,10 +165,11 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
         here = [bridge for bridge in serving if any(_contains(folder, directory) for folder in bridge.folders)]
         title = catalog.title(agent)
         if not here:
-            folders = ", ".join(folder for bridge in serving for folder in bridge.folders) or "no folder"
-            why = f"A {title} that is started here finds no editor."
-            todo = "Start it in one of these folders, or start Neovim here."
-            yield finding("bridge-outside", f"No bridge for {title} serves {directory}, only {folders}.", why, todo)
+            folders = ", ".join(folder for bridge in serving for folder in bridge.folders)
+            where = f"{directory}, only {folders}" if folders else "a folder"
+            why = f"{title} does not find an editor when it is started here."
+            todo = "Start it in one of these folders, or start Neovim here." if folders else "Start Neovim here."
+            yield finding("bridge-outside", f"No bridge for {title} serves {where}.", why, todo)
         elif len(here) > 1:
             editors = ", ".join(f"{bridge.ide} (pid {bridge.pid or bridge.drawbridge_pid})" for bridge in here)
             why = f"A {title} in another terminal can't know which one you mean, and may connect to neither."

@@ -24,12 +24,12 @@ def check(directory: str) -> list[Finding]:
         if socket.state == "silent":
             title = f"The editor at {socket.path} {socket.problem}."
             why = "The guard can't know whether it has unsaved changes, so agents may overwrite them."
-            todo = "Answer the question that it shows. If it shows none, end that editor and start it again."
+            todo = "Answer the prompt that it shows. If it shows none, restart that editor."
             found.append(finding("editor-silent", title, why, todo))
     if unseen := editors.unseen(guard.socket_dir):
         place = os.path.dirname(unseen[0])
         title = f"The guard does not look in {place}, where {len(unseen)} of your editors listen."
-        why = "Their unsaved changes are not protected. DRAWBRIDGE_SOCKET_DIR is set, and the guard does not know it."
+        why = "Their unsaved changes are not protected. DRAWBRIDGE_SOCKET_DIR is set, and the guard does not know about it."
         todo = f'Put `socket_dir = ["{place}"]` under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
         found.append(finding("editor-unseen", title, why, todo))
     return found

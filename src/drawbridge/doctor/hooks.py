@@ -35,7 +35,7 @@ def check(agent: AgentHooks, directory: str) -> list[Finding]:
 def failed() -> list[Finding]:
     named = settings.load("hook", HookSettings, {}).log_file
     why = "An edit that the guard should have checked was not checked."
-    todo = f"Look at the log: `tail {shlex.quote(named or failures.log_file())}`"
+    todo = f"Check the log: `tail {shlex.quote(named or failures.log_file())}`"
     return [finding("guard-failed", problem, why, todo) for problem in failures.problems(named)]
 
 
@@ -59,7 +59,9 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."
-        yield finding("hook-settings-unreadable", title, f"{agent.title} may ignore all of it.", "Correct that place.")
+        yield finding(
+            "hook-settings-unreadable", title, f"{agent.title} may ignore the whole file.", "Correct the file there."
+        )
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
         yield finding("hook-gone", title, UNPROTECTED, f"{again} or `{own_command()} doctor --fix`.")
@@ -68,10 +70,15 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
         yield finding("hook-broken", title, UNPROTECTED, f"{again}. The hooks are in {guard.file}.")
     elif guard.state == "works" and guard.problem:
         title = f"{agent.title}'s hooks are from another version: {guard.problem}."
-        yield finding("hook-outdated", title, "Newer functions are missing.", f"{again}.")
+        yield finding("hook-outdated", title, "Some features are missing.", f"{again}.")
     elif guard.state == "works" and guard.milliseconds > SLOW_MILLISECONDS:
         title = f"{agent.title}'s hooks answer slowly: a sample call took {guard.milliseconds / 1000:.1f} s."
-        yield finding("hook-slow", title, "The agent waits for it before each edit.", f"{again}, or free the machine.")
+        yield finding(
+            "hook-slow",
+            title,
+            "The agent waits for it before each edit.",
+            f"{again}, or reduce the load.",
+        )
     elif guard.state == "works" and guard.milliseconds:
         yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
     elif guard.state == "works":

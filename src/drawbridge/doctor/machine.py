@@ -39,7 +39,7 @@ def checks() -> list[Check]:
 
 def git() -> list[Finding]:
     path = shutil.which("git")
-    why = "A server takes no checkpoints without it, so runs have no reviews."
+    why = "Without it, a server takes no checkpoints, so runs can't be reviewed."
     if path is None:
         return [finding("git-missing", "git was not found on PATH.", why, "Install git.")]
     try:
@@ -64,9 +64,9 @@ def disk_of(place: Path, low: int = LOW_DISK) -> list[Finding]:
     there = next(folder for folder in [place, *place.parents] if folder.exists())
     free = shutil.disk_usage(there).free
     if free >= low:
-        return [finding("machine-works", f"{free / 1e9:.1f} GB are free for {place}.")]
+        return [finding("machine-works", f"{free / 1e9:.1f} GB is free for {place}.")]
     why = "A server stops accepting prompts when its disk is full, and nothing more is stored."
-    title = f"Only {free / 1e6:.0f} MB are free for {place}."
+    title = f"Only {free / 1e6:.0f} MB is free for {place}."
     return [finding("disk-full", title, why, f"Free space on the disk of {there}.")]
 
 
@@ -77,11 +77,9 @@ def known_settings() -> list[Finding]:
         try:
             settings.load(command, getattr(module, f"{command.title()}Settings"), {})
         except BadSetting as error:
-            why = f"`drawbridge {command}` does not start, or works with other settings than you expect."
+            why = f"`drawbridge {command}` does not start, or uses different settings than you expect."
             title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
-            found.append(
-                finding("settings-invalid", title, why, f"Correct them; {settings.config_file()} is the file.")
-            )
+            found.append(finding("settings-invalid", title, why, f"Correct them in {settings.config_file()}."))
     return found
 
 
@@ -92,11 +90,12 @@ def other_drawbridge() -> list[Finding]:
     try:
         ended = run_blocking([path, "--version"], seconds=SECONDS)
         shown = ended.output.decode(errors="replace").strip()
+        if shown == mine:
+            return []
+        other = f"it is {shown or 'a program without a version'}"
     except OSError as error:
-        shown = (error.strerror or "it can't be run").lower()
-    if shown == mine:
-        return []
-    why = "Editors and terminals start that one. Parts of different versions may not understand each other."
-    title = f"{path} is not this Drawbridge: this is {mine}, that is {shown or 'a program without a version'}."
+        other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
+    why = "Editors and terminals start that one, and different versions may not work together."
+    title = f"{path} is another Drawbridge: {other}, this one is {mine}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

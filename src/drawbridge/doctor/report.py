@@ -45,11 +45,13 @@ def _safely(check: Check) -> list[Finding]:
     except BadSetting:
         return []  # the check of the settings names it
     except Exception as error:  # the other checks are worth more than a traceback
-        why = "Something may be wrong there, and doctor can't tell."
+        why = "Something may be wrong there, but doctor can't tell what."
         title = f"Could not check {check.name}: {type(error).__name__}."
         return [finding("check-failed", title, why, "Report this, with the output of `drawbridge info`.")]
 
 
 def _late(check: Check, seconds: float) -> Finding:
     title = f"Could not check {check.name} within {seconds:g} seconds."
-    return finding("check-late", title, "It hangs, or the machine is very busy.", "Try again when it is less busy.")
+    return finding(
+        "check-late", title, "The check hangs, or the machine is very busy.", "Try again when it is less busy."
+    )

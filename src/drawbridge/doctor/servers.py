@@ -62,7 +62,7 @@ def checks() -> list[Check]:
 
 
 def none() -> list[Finding]:
-    why = "Without one, nothing can be decided on a phone or on another machine."
+    why = "Without a server, you can't answer agents from a phone or another machine."
     return [finding("server-none", "No server is running.", why, f"`{own_command()} serve` starts one.")]
 
 
@@ -74,7 +74,9 @@ def addresses(server: Running) -> list[Finding]:
     if server.loopback:
         why = "A phone or another machine can't connect to it."
         todo = f"If you want that, stop it and start it with `{own_command()} serve --host 0.0.0.0`."
-        found.append(finding("server-loopback", f"The server at {_page(server)} is for this machine only.", why, todo))
+        found.append(
+            finding("server-loopback", f"The server at {_page(server)} listens on this machine only.", why, todo)
+        )
     return found
 
 
@@ -111,7 +113,7 @@ def private(server: Running) -> list[Finding]:
             probe.connect(path)
             return []
     what = f"does not accept connections ({paths[0]})" if paths else f"is gone from {private_socket.directory()}"
-    title = f"The private socket of the server with process {server.pid} {what}."
+    title = f"The private socket of the server (process {server.pid}) {what}."
     why = "Hooks and bridges can't reach the server, so terminal sessions do not appear in it."
     return [finding("server-socket", title, why, "Restart the server.")]
 
@@ -124,9 +126,11 @@ def clock(server: Running) -> list[Finding]:
     ahead = newest[0] - time.time()
     if ahead < CLOCK_SECONDS:
         return []
-    title = f"{newest[1]} was written {_duration(ahead)} in the future, so the clock is or was wrong."
+    title = f"{newest[1]} is dated {_duration(ahead)} in the future, so the clock is or was wrong."
     why = "Tokens and certificates expire at the wrong time, and histories show wrong times."
-    return [finding("clock", title, why, "Compare `date` with a phone, and turn on time synchronization.")]
+    return [
+        finding("clock", title, why, "Compare the output of `date` with a phone, and turn on time synchronization.")
+    ]
 
 
 def _duration(seconds: float) -> str:
@@ -181,21 +185,21 @@ def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
 
 def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
     host = urlsplit(page).hostname or ""
-    own = "Restart the server: it renews its own certificate. One that you gave it with --cert you have to renew."
+    own = "Restart the server: it renews its own certificate. You have to renew a certificate that you set with --cert."
     if error.verify_code == EXPIRED:
-        why = "Browsers and phones refuse the connection, or warn."
+        why = "Browsers and phones refuse the connection or show a warning."
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
     if error.verify_code == EARLY:
         why = "The clock of this machine is wrong, or was when the certificate was made."
-        todo = "Compare `date` with a phone, then restart the server."
+        todo = "Compare the output of `date` with a phone, then restart the server."
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
-        why = "Browsers and phones refuse the connection, or warn, even if they trust the certificate."
+        why = "Browsers and phones refuse the connection or show a warning, even if they trust the certificate."
         todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`, or use another address."
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
-    why = "Phones that do not trust it either show a warning, and get no notifications."
-    todo = "Give --cert a file with the whole chain, or install its authority on the devices."
+    why = "Phones that also don't trust it show a warning and get no notifications."
+    todo = "Give --cert a file with the whole chain, or install the certificate authority on the devices."
     return finding("server-certificate-untrusted", title, why, todo)
 
 
@@ -203,15 +207,17 @@ def _unreachable(server: Running, page: str, error: Exception) -> Finding:
     late = isinstance(error, TimeoutError)
     reason = f"no answer within {SECONDS:g} seconds" if late else _reason(error)
     if page == _page(server):
-        title = f"The server with process {server.pid} does not answer at {page}: {reason}."
-        todo = f"Look at its log. To end it: `kill {server.pid}`. Then `{own_command()} serve`."
-        return finding("server-silent", title, "Nothing can reach it, this machine's terminal client included.", todo)
+        title = f"The server (process {server.pid}) does not answer at {page}: {reason}."
+        todo = f"Check its log. To end it: `kill {server.pid}`. Then `{own_command()} serve`."
+        return finding(
+            "server-silent", title, "Nothing can reach it, not even the terminal client on this machine.", todo
+        )
     host = urlsplit(page).hostname or ""
     why = "A phone that uses this address can't connect."
     todo = (
         "Allow the port in the firewall, or restart the server if the machine's address has changed."
         if _is_address(host)
-        else "Check that the name leads to this machine, and that the firewall allows the port."
+        else "Check that the name resolves to this machine, and that the firewall allows the port."
     )
     return finding("server-unreachable", f"The server does not answer at {page}: {reason}.", why, todo)
 

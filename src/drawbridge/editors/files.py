@@ -17,7 +17,6 @@ FILE_LIMIT: Final = 16 * 1024 * 1024
 HEAD: Final = 8192
 """Bytes at a file's start that show whether it is binary; ``git`` looks at as many."""
 
-_REMEDY = "Nothing was opened."
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
@@ -28,7 +27,7 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None: the file does not exist.
+    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not exist.
 
     Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
     binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
@@ -41,21 +40,21 @@ def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UnusableFile(f"{_shown(path)} is not UTF-8 text (line {line}). {_REMEDY}") from None
+        raise UnusableFile(f"{_shown(path)} is not UTF-8 text (line {line}).") from None
 
 
 def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
     """Whether an editor can show the file, by its size and its first bytes alone; raises ``UnusableFile`` if not."""
     head = _read(path, limit, HEAD)
     if head is None:
-        raise UnusableFile(f"There is no file {_shown(path)}. {_REMEDY}")
+        raise UnusableFile(f"{_shown(path)} does not exist.")
     _refuse_binary(path, head)
 
 
 def absolute(path: str, folder: str) -> str:
     """``path`` relative to ``folder``, without "." and ".."; "~" is an ordinary name. Raises ``UnusableFile`` for ""."""
     if not path:
-        raise UnusableFile(f"The path is empty. {_REMEDY}")
+        raise UnusableFile("The path is empty.")
     joined = os.path.normpath(os.path.join(folder, path))
     return joined[1:] if joined.startswith("//") else joined
 
@@ -75,12 +74,12 @@ def from_uri(uri_or_path: str) -> str:
     if scheme is None:
         return uri_or_path
     if scheme != "file":
-        raise UnusableFile(f"{_shown(uri_or_path)} is not a file: URI. {_REMEDY} Give a path, or a URI with file://.")
+        raise UnusableFile(f"{_shown(uri_or_path)} is not a file: URI. Give a path, or a URI with file://.")
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")
         rest = slash + rest
         if host not in ("", "localhost"):
-            raise UnusableFile(f"{_shown(uri_or_path)} names a file on another machine. {_REMEDY} Use file:///path.")
+            raise UnusableFile(f"{_shown(uri_or_path)} names a file on another machine. Use file:///path.")
     path = os.fsdecode(unquote_to_bytes(rest))
     if path != rest and "\0" not in path and not os.path.lexists(path) and os.path.lexists(rest):
         return rest
@@ -109,7 +108,7 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
                 content += file.read(size + 1 - expected)
             if max(status.st_size, len(content)) > limit:
                 raise UnusableFile(
-                    f"{_shown(path)} has {max(status.st_size, len(content)):,} bytes; up to {limit:,} are read. {_REMEDY}"
+                    f"{_shown(path)} is {max(status.st_size, len(content)):,} bytes; the limit is {limit:,}."
                 )
             return content[:size]
     except FileNotFoundError:
@@ -117,26 +116,26 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
     except OSError as error:
         _refuse_unreadable(path, error)
     except ValueError:
-        raise UnusableFile(f"{_shown(path)} can't be the name of a file. {_REMEDY}") from None
+        raise UnusableFile(f"{_shown(path)} is not a valid file name.") from None
 
 
 def _refuse_special(path: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
-        raise UnusableFile(f"{_shown(path)} is {kind}. {_REMEDY}")
+        raise UnusableFile(f"{_shown(path)} is {kind}.")
 
 
 def _refuse_unreadable(path: str, error: OSError) -> NoReturn:
     if error.errno in (errno.EACCES, errno.EPERM):
-        raise UnusableFile(f"You have no permission to read {_shown(path)}. {_REMEDY}") from None
+        raise UnusableFile(f"You have no permission to read {_shown(path)}.") from None
     if error.errno == errno.ENOTDIR:
-        raise UnusableFile(f"A part of {_shown(path)} is a file, not a directory. {_REMEDY}") from None
-    raise UnusableFile(f"{_shown(path)} can't be read: {error.strerror}. {_REMEDY}") from None
+        raise UnusableFile(f"A part of {_shown(path)} is a file, not a directory.") from None
+    raise UnusableFile(f"{_shown(path)} can't be read: {error.strerror}.") from None
 
 
 def _refuse_binary(path: str, content: bytes) -> None:
     if b"\0" in content:
-        raise UnusableFile(f"{_shown(path)} is binary (it contains NUL bytes). {_REMEDY}")
+        raise UnusableFile(f"{_shown(path)} is binary (it contains NUL bytes).")
 
 
 def _shown(path: str) -> str:

@@ -97,7 +97,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge is stopping. The proposal was not decided.", "warn")
+            self._say("The bridge is stopping. The proposal is undecided.", "warn")
         self._asked = None
         self._waiting.clear()
 
@@ -132,13 +132,13 @@ class Folder:
         return None
 
     async def save(self, path: str) -> None:
-        raise Refused(f"{path} is not open in an editor here. Nothing was saved.")
+        raise Refused(f"{path} is not open in an editor here.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
         """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
-            raise UnusableFile(f"There is no file {request.path}. Nothing was opened.")
+            raise UnusableFile(f"{request.path} does not exist.")
         at = content.find(request.start_text) if request.start_text else 0
         if request.focus:
             line = f":{content.count(chr(10), 0, at) + 1}" if request.start_text and at >= 0 else ""
@@ -161,13 +161,13 @@ class Folder:
             self._withdrawn.set()
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
-        self._say(f"{self._shown(path)} is written.", "dim")
+        self._say(f"{self._shown(path)} was written.", "dim")
 
     async def overwritten(self, path: str) -> Overwritten | None:
         return None
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        raise Refused("No agent runs in a terminal here. Nothing was typed.")
+        raise Refused("No agent is running in a terminal here.")
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         """A folder asks for no review."""

@@ -41,9 +41,9 @@ class Canvas(Terminal):
         lines += [self._row(row, digits) for row in islice(rows, ROWS_LIMIT)]
         hidden = sum(1 for _ in rows)
         if hidden:
-            lines.append(self.paint(f"  {hidden:,} more rows are not drawn; e opens the whole text.", "warn"))
+            lines.append(self.paint(f"  {hidden:,} more lines are hidden; press e to open the full text.", "warn"))
         if not proposal.hunks:
-            lines.append(self.paint("  No line changes.", "dim"))
+            lines.append(self.paint("  No lines changed.", "dim"))
         return "\n".join(lines) + "\n\n"
 
     def _head(self, proposal: Proposal, shown_path: str) -> str:

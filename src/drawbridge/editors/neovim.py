@@ -128,8 +128,8 @@ class Neovim:
         revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(plugin.directory())])
         if revision != REVISION:
             raise Refused(
-                f"The Drawbridge plugin in this Neovim has protocol revision {revision}, this bridge {REVISION}. "
-                "Nothing was started. Update both to one version, then restart Neovim."
+                f"The Drawbridge plugin in this Neovim has protocol revision {revision}, but this bridge has "
+                "{REVISION}. Update both to the same version, then restart Neovim."
             )
         self._listener = listener
         answer = await self._ask("attach", channel=channel)
@@ -142,7 +142,7 @@ class Neovim:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._ask("detach")
             except (DrawbridgeError, TimeoutError) as error:
-                logger.info("Neovim did not confirm the end of the bridge: %s", error or "no answer")
+                logger.info("Neovim did not confirm that the bridge ended: %s", error or "no answer")
         self._session.close()
         await self._reviews.close()
 
@@ -231,7 +231,7 @@ class Neovim:
                 try:
                     self._report(event, payload)
                 except (KeyError, TypeError, ValueError):
-                    logger.exception("An event from the Lua half could not be read: %s", event)
+                    logger.exception("An event from the plugin could not be read: %s", event)
 
     def _report(self, event: str, payload: dict[str, Any]) -> None:
         if event == "leaving":

@@ -96,7 +96,7 @@ class NeovimReviews:
         return None
 
     def cancel(self) -> None:
-        """The connection has ended: Neovim cannot be asked any more."""
+        """The connection has ended: Neovim can no longer be asked."""
         self._shown.clear()
         self._tasks.cancel()
 
@@ -206,17 +206,15 @@ def _counts(found: Sequence[Hunk]) -> dict[str, int]:
 
 
 def _check(proposal: Proposal) -> None:
-    for name, value in (("proposed", proposal.new_text), ("present", proposal.old_text)):
+    for name, value in (("proposed", proposal.new_text), ("current", proposal.old_text)):
         if "\0" in value:
-            raise UnusableFile(
-                f"The {name} text contains NUL characters: it is binary and can't be shown. Nothing was opened."
-            )
+            raise UnusableFile(f"The {name} text contains NUL characters: it is binary and can't be shown.")
         if value.isascii():
             continue
         try:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise UnusableFile(f"The {name} text is not valid Unicode. Nothing was opened.") from None
+            raise UnusableFile(f"The {name} text is not valid Unicode.") from None
 
 
 def _decision(proposal: Proposal, payload: dict[str, Any]) -> Accepted | Rejected:

@@ -84,11 +84,11 @@ def _about_unsaved(
         if why is None:
             notify([one.socket], f"{agent}'s change to {name} was merged into yours: u undoes it")
             yield (
-                f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
+                f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the user has "
                 "not saved yet."
             )
             continue
-        reason = f" A merge was not possible: {why}." if why else ""
+        reason = f" The change could not be merged: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
         said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
         if edited or not one.file.get("notified"):
@@ -96,7 +96,7 @@ def _about_unsaved(
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
-                f"{one.editor}, which were not touched.{reason} If the person saves there, that text replaces this one; "
+                f"{one.editor}, which were not touched.{reason} If the user saves there, that text replaces this one; "
                 "they have been notified."
             ) + _difference(one, settings, why)
     if merges:

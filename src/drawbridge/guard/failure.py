@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 CLOSED = (
-    "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny edits then "
-    '(fail = "closed"). Nothing was written. The person can see why in `drawbridge info` and in guard.log.'
+    "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny edits in that "
+    'case (fail = "closed"). Nothing was written. The user can see why in `drawbridge info` and in guard.log.'
 )
 
 

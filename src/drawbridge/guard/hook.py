@@ -24,8 +24,8 @@ PORTION = 1_048_576
 
 KEPT = "The file has unsaved changes in an editor; the details are not available. Nothing was written."
 UNCHECKED = (
-    "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny edits then. Nothing was "
-    "written. `drawbridge info` shows the problem."
+    "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny edits in that case. "
+    "Nothing was written. `drawbridge info` shows the problem."
 )
 BAD_PATH = (
     "The path contains a line break, a NUL byte or an incomplete character. Nothing was written; use a path without it."

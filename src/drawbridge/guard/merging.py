@@ -61,7 +61,7 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
         base = None
     written = disk_text(one.name)
     if not base or written is None:
-        return "its former text is not known"
+        return "its previous text is not known"
     for _ in range(TRIES):
         unsaved = buffer_text(one)
         if unsaved is None:

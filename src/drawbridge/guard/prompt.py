@@ -81,7 +81,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
         if len(lines) > MOST_FILES:
             lines[MOST_FILES:] = [f"- and {len(lines) - MOST_FILES} more"]
         yield (
-            "Files with unsaved changes in an editor (the files on disk are older than what the person sees):\n"
+            "Files with unsaved changes in an editor (the files on disk are older than what the user sees):\n"
             + "\n".join(lines)
         )
 
@@ -111,9 +111,7 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
     content = content[:LARGEST_SELECTION]
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
     language = re.sub(r"[^\w+#.-]", "", str(selection.get("language") or ""))
-    head = (
-        f"Selected by the person in {_one_line(name)}, lines {selection.get('start_line')}-{selection.get('end_line')}"
-    )
+    head = f"Selected by the user in {_one_line(name)}, lines {selection.get('start_line')}-{selection.get('end_line')}"
     return f"{head}{' (the beginning)' if cut else ''}:\n{fence}{language}\n{content}\n{fence}"
 
 

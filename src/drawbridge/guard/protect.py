@@ -55,7 +55,7 @@ def _protect(
         protected = protected_in(answers, rule.policy_for(call.tool, settings))
         if not protected:
             return calls.NO_OPINION, True
-        why = "A merge afterwards is not possible here."
+        why = "The change can't be merged later here."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
 
@@ -68,7 +68,9 @@ def _protect(
             if not protected:
                 return calls.add_context(call, saved), True
             why = "This was typed after a save."
-    state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in protected)} ({settings['answer']})")
+    state.log(
+        settings, environ, f"{call.tool}: protected {', '.join(one.name for one in protected)} ({settings['answer']})"
+    )
     asked = settings["answer"] == "ask" and call.dialect.ASKS
     notify_editors(answers, protected, refusal.notice(call, protected, asked=asked))
     reason = refusal.reason(call, protected, refusal.shown_difference(protected, settings), why)

@@ -41,26 +41,27 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
     if why:
         lines.append(why)
     lines.append(
-        f"The person has been told. Once {base_names(one.name for one in protected)} {'are' if several else 'is'} saved there, "
-        f"the same call goes through; until then, writing {'them' if several else 'the file'} in any other way would lose "
-        "or split that work."
+        f"The user has been notified. Once {base_names(one.name for one in protected)} {'are' if several else 'is'} saved "
+        f"there, the same call goes through; until then, writing {'them' if several else 'the file'} in any other way would "
+        "lose or split that work."
     )
     return " ".join(lines) + (f"\n\n{difference}" if difference else "")
 
 
 def _where(one: UnsavedFile) -> str:
-    place = "the person is working on it" if one.file.get("current") else "it is open"
+    place = "the user is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
-    size = f", {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+    size = f"; its text there has {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
     return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
 
 
 def unknown(call: Call, count: int) -> str:
     who = "an editor" if count == 1 else f"{count} editors"
+    names = base_names(call.paths)
+    have = "has" if len(set(call.paths)) == 1 else "have"
     return (
-        f"Drawbridge could not find out in time whether {base_names(call.paths)} has unsaved changes: {who} on this "
-        "machine did not answer. Nothing was written. The person may have to answer a prompt there; then the same call "
-        "can be tried again."
+        f"Drawbridge could not find out in time whether {names} {have} unsaved changes: {who} on this machine did not "
+        "answer. Nothing was written. The user may have to answer a prompt there; then the same call can be tried again."
     )
 
 

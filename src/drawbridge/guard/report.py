@@ -142,8 +142,8 @@ def _await_checkpoint(connected: "socket", line: bytes) -> None:
 
 
 def _exchange(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
-    """The server's answer; ``b""`` if the server has ended. None: there is no answer to wait for, the agent has ended, or it is
-    later than ``until``."""
+    """The server's answer; ``b""`` if the server has ended. None if there is no answer to wait for, the agent has ended, or it
+    is later than ``until``."""
     try:
         connected.sendall(line)
         return _wait(connected, until) if waits else None

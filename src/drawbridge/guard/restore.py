@@ -26,17 +26,17 @@ def run(which: str, settings: Settings) -> int:
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
-        raise NotPrivate(f"The copies can't be read: {error}. Nothing was changed.") from None
+        raise NotPrivate(f"The copies can't be read: {error}.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
-            f"{harmless(copy.path)} was restored to its text of {copy.when}."
-            + (" The text that this replaced is the newest copy." if was_there else "")
+            f"{harmless(copy.path)} was restored to its text from {copy.when}."
+            + (" The text that it replaced is now the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No copies: nothing has been replaced in an editor yet.")
+        print("No saved copies: no text in an editor has been replaced yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(
@@ -55,18 +55,14 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
     for copy in listed:
         if copy.path == path:
             return copy
-    raise UnusableFile(
-        f"There is no copy of {which}. Nothing was changed; `drawbridge hook --restore` lists the copies."
-    )
+    raise UnusableFile(f"There is no copy of {which}. `drawbridge hook --restore` lists the copies.")
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
     """Copies the file's current content, writes the file, and makes editors reload it. Returns whether there was a copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
-        raise Refused(
-            f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or discard them first."
-        )
+        raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Save or discard them first.")
     try:
         if was_there := os.path.exists(copy.path):
             _copy(copy.path, os.path.join(directory, f"{time.time_ns() // 1_000_000}.{os.getpid()}") + copy.path)

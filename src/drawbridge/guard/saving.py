@@ -79,6 +79,6 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 def _news(protected: list[UnsavedFile]) -> str:
     return (
-        f"The person's unsaved changes to {base_names(one.name for one in protected)} were saved just before this call: "
+        f"The user's unsaved changes to {base_names(one.name for one in protected)} were saved just before this call: "
         "what was read earlier may be older than what is on disk now."
     )

@@ -202,7 +202,7 @@ class Bridge:
 
     def _mention(self, event: Mentioned) -> None:
         if not self.claude.mention(event):
-            self._notify("Claude Code is not connected yet. The mention is sent when it connects.")
+            self._notify("Claude Code is not connected yet. The mention will be sent when it connects.")
 
     def _distinct_name(self) -> str:
         """The name that agents list. A second editor in the same folder adds the name of its file, or its process id."""
@@ -244,7 +244,7 @@ class Bridge:
             try:
                 await self._editor.announce(self._unannounced.popleft())
             except DrawbridgeError as error:
-                logger.warning("the editor does not show the state of the bridge: %s", error)
+                logger.warning("the editor could not show the state of the bridge: %s", error)
 
     def _notify(self, message: str, level: Level = "warn") -> None:
-        self._tasks.start(self._editor.notify(message, level), "notifying the person")
+        self._tasks.start(self._editor.notify(message, level), "notifying the user")

@@ -72,7 +72,7 @@ class Changes:
             case ReviewOutdated():
                 self._look()
             case ReviewDecided():
-                self._start(lambda: self._decided(event), "deciding about a review")
+                self._start(lambda: self._decided(event), "deciding on a review")
             case ReviewCommented() | ReviewCommentRemoved():
                 self._start(lambda: self._commented(event), "commenting on a review")
             case ReviewSubmitted():
@@ -101,11 +101,11 @@ class Changes:
                     logger.info("%s: %s", what, error)
                     await self._editor.notify(str(error), "warn")
 
-        problem = "Showing the review failed. The log of the bridge has the reason."
+        problem = "The review could not be shown. The log of the bridge has the reason."
         self._tasks.start(in_turn(), what, lambda _: self._failed(problem))
 
     def _failed(self, problem: str) -> None:
-        self._tasks.start(self._editor.notify(problem, "warn"), "notifying the person")
+        self._tasks.start(self._editor.notify(problem, "warn"), "notifying the user")
 
     async def _wanted(self, event: ReviewWanted) -> None:
         try:
@@ -130,7 +130,7 @@ class Changes:
             await self._show(None)
             raise
         except DrawbridgeError as error:
-            logger.info("the review is shown as it was: %s", error)
+            logger.info("the review could not be updated and is shown as it was: %s", error)
             return
         before = self._shown
         review, _ = read(answer)
@@ -196,7 +196,7 @@ class Changes:
             await self._editor.notify(done(review))
 
     async def _show_again(self) -> None:
-        """After a refusal: what is shown may not be there any more."""
+        """After a refusal: what is shown may no longer be there."""
         try:
             review, _ = read(await self._link.review(project=self._project))
         except DrawbridgeError as error:
@@ -219,7 +219,7 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     comments = tuple(_comment(answer.directory, one) for one in data["comments"] if one.get("state") != "resolved")
     review = Review(data["version"], review_words.numbers(data).words, files, comments, data["drafts"])
     more = data["more"]
-    words = f"{counted(more, 'more file')} {'does' if more == 1 else 'do'} not fit here: they come after these."
+    words = f"{counted(more, 'more file')} will be shown after these."
     return review, words if more else ""
 
 
@@ -296,7 +296,7 @@ def _summary(review: Review, directory: str) -> str:
 
 def _left(review: Review) -> str:
     count = sum(len(file.hunks) or 1 for file in review.files)
-    return f"{review_words.changes(count)} left." if count else "Nothing is left to review."
+    return f"{review_words.changes(count)} left." if count else "Nothing left to review."
 
 
 def _waiting(review: Review) -> str:
@@ -317,4 +317,4 @@ def _done(event: ReviewDecided, before: Review | None) -> str:
 def _who(deciders: set[str]) -> str:
     """Who has changed the review, if it was one person."""
     [name] = deciders if len(deciders) == 1 else [""]
-    return f"{harmless(name)} decided about this review." if name else "The review has changed."
+    return f"{harmless(name)} made decisions in this review." if name else "The review has changed."

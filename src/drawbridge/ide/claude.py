@@ -124,7 +124,9 @@ class ClaudeClients:
             client.select(selection)
 
     def mention(self, mentioned: Mentioned) -> bool:
-        """Sends it to the client that was active last, or to all. False: no client is connected, and it is stored for one."""
+        """Sends it to the most recently active client, or to all. False if no client is
+        connected; it is stored for the next one.
+        """
         listening = [client for client in self._clients if client.listens]
         for client in listening if self._mention_all else listening[-1:]:
             client.mention(mentioned)
@@ -265,7 +267,7 @@ class ClaudeClient:
         elif call.id in self._calls:
             self._fail(call, jsonrpc.INVALID_REQUEST, "This id is still in use by an unanswered call.")
         elif len(self._calls) >= CALL_LIMIT:
-            self._fail(call, jsonrpc.INTERNAL_ERROR, f"{CALL_LIMIT} calls of this client are unanswered already.")
+            self._fail(call, jsonrpc.INTERNAL_ERROR, f"This client already has {CALL_LIMIT} unanswered calls.")
         else:
             self._note_mode(call)
             message = f"{tool.name} failed inside Drawbridge. Its log has the reason."

@@ -51,13 +51,13 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
         where = f"line {merged.start + 1} of the saved file"
         if unsaved:
             raise Refused(
-                f"The proposal changes lines with unsaved work in the editor ({where}). Nothing was changed. "
-                "Save or undo that work first, or decide in the agent's own dialog.",
+                f"The proposal changes lines with unsaved work in the editor ({where}), so it was not applied. Save "
+                "or undo that work first, or decide in the agent's own dialog.",
                 "{agent} wants to change lines of {file} that you have not saved. "
                 "Answer in its terminal, or refuse there, save, and ask again.",
             )
         raise Refused(
-            f"The file has changed in the same lines since the agent proposed this ({where}). Nothing was changed. "
+            f"The same lines of the file have changed since the agent proposed this edit ({where}), so it was not applied. "
             "Decide in the agent's own dialog.",
             "{agent} wants to change lines of {file} that have changed since it read them. Answer in its terminal.",
         )
@@ -74,14 +74,10 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
 def check_text(new_text: str) -> None:
     """Raises ``UnusableFile`` for a proposal that no editor can show and no file should contain."""
     if "\0" in new_text:
-        raise UnusableFile(
-            "The proposed text contains NUL characters: it is binary and can't be shown. Nothing was opened."
-        )
+        raise UnusableFile("The proposed text contains NUL characters: it is binary and can't be shown.")
     try:
         size = len(new_text) if new_text.isascii() else len(new_text.encode())
     except UnicodeEncodeError:
-        raise UnusableFile("The proposed text is not valid Unicode. Nothing was opened.") from None
+        raise UnusableFile("The proposed text is not valid Unicode.") from None
     if size > files.FILE_LIMIT:
-        raise UnusableFile(
-            f"The proposed text has {size:,} bytes; up to {files.FILE_LIMIT:,} are shown. Nothing was opened."
-        )
+        raise UnusableFile(f"The proposed text is {size:,} bytes; the limit is {files.FILE_LIMIT:,}.")

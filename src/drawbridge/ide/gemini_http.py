@@ -177,7 +177,7 @@ class GeminiSessions:
 
     def _initialize(self, head: Head, message: jsonrpc.Request, exchange: Exchange) -> None:
         if head.all(SESSION_HEADER):
-            problem = jsonrpc.error(None, NO_SESSION, "initialize starts a new session; send it without a session id.")
+            problem = jsonrpc.error(None, NO_SESSION, "initialize starts a new session; send it without a session ID.")
             return exchange.answer(400, problem, [JSON])
         session = self._begin(self._ids.new(), exchange)
         if session is not None:

@@ -54,7 +54,7 @@ def _folder(settings: IdeSettings) -> str | None:
         except OSError as error:
             problems.append(f"{settings.log_file} can't be written: {(error.strerror or str(error)).lower()}")
     if problems:
-        raise BadSetting("Nothing was started: " + "; ".join(problems) + ".")
+        raise BadSetting("; ".join(problems) + ".")
     return os.path.realpath(settings.folder) if settings.folder else None
 
 

@@ -58,7 +58,7 @@ class Arbiter(Protocol):
 
 class _Review(Struct, eq=False):
     """``shown``: it was sent to the editor. ``before``: the file's signature when it was decided. ``written``: done when the
-    agent has written the file, or nothing waits for that any longer; None if it writes nothing."""
+    agent has written the file, or nothing waits for that now; None if it writes nothing."""
 
     approval: Approval[Decision]
     path: str
@@ -152,7 +152,7 @@ class Reviews:
             await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
-        """The proposal was decided on another surface, ``by`` someone: closes the editor's view. False: it was too late."""
+        """The proposal was decided on another surface, ``by`` someone: closes the editor's view. False if it was too late."""
         review = self._answer(id, by, decision)
         if review is not None:
             self._close_view(review)
@@ -176,7 +176,7 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """Nobody needs an answer any more; an unknown ``key`` has no effect. ``written``: the agent may write now."""
+        """An answer is no longer needed; an unknown ``key`` has no effect. ``written``: the agent may write now."""
         review = self._open.pop((owner, key), None)
         if review is not None and self._withdraw(review, reason):
             self._resolve(review, Withdrawn(reason), follow=written)
@@ -233,7 +233,7 @@ class Reviews:
             elif review.written is None:
                 turn.release()
             else:
-                self._tasks.start(self._end_turn(review.written, turn), "a proposal's turn for its file")
+                self._tasks.start(self._end_turn(review.written, turn), "releasing the file for the next proposal")
 
     async def _end_turn(self, written: asyncio.Future[None], turn: asyncio.Lock) -> None:
         try:
@@ -247,7 +247,7 @@ class Reviews:
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
-                f"{OPEN_LIMIT} proposals from this agent are already open. Nothing was opened; decide some first.",
+                f"{OPEN_LIMIT} proposals from this agent are already open. Decide on some of them first.",
                 "{agent} has too many proposals open. Answer this one in its terminal.",
             )
         decision = asyncio.get_running_loop().create_future()
@@ -299,7 +299,7 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """The agent will not write this proposal any more, so the next write of its file is unasked."""
+        """The agent will no longer write this proposal, so the next write of its file is unasked."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 
@@ -327,7 +327,7 @@ class Reviews:
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
-    """The file's text after a change: ``expected`` at once, any other once it is stable. None: no write in time."""
+    """The file's text after a change: ``expected`` at once, any other once it is stable. None if it was not written in time."""
     clock = asyncio.get_running_loop().time
     deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0
     for step in itertools.count():

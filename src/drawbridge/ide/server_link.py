@@ -2,7 +2,7 @@
 
 The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's own
 agents propose. Without a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone
-decides about proposals.
+decides on proposals.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ REVIEW_SECONDS: Final = 60.0
 """The longest wait for the answer about a review: git looks at all files of a directory."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
-EARLIER: Final = "The agent server is an earlier version, which shows no reviews in editors. Update and restart it."
-NO_ANSWER: Final = "The agent server has not answered in time. Run :DrawbridgeChanges to see what is left to decide."
-LOST: Final = "The connection to the agent server has ended. Run :DrawbridgeChanges to see what is left to decide."
+EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
+NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see what is left to decide."
+LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see what is left to decide."
 
 logger = logging.getLogger("drawbridge.server_link")
 
@@ -80,7 +80,7 @@ class ServerLink:
         """Set while a server is connected that knows requests about reviews."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """A review has changed; None: it may have, since a server is connected again."""
+        """A review has changed, or may have changed (None) because a server is connected again."""
 
     async def run(self) -> None:
         """Connects to the newest server, and reconnects; runs until it is cancelled."""
@@ -129,7 +129,7 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one. ``text``: the accepted text; None: rejected."""
+        """Whether the editor's decision is the first one. ``text``: the accepted text; None if rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -201,7 +201,7 @@ class ServerLink:
             while line := await reader.readline():
                 self._received(wire.decode_from_server(line), tasks)
         except ValueError as error:
-            logger.warning("a message from the agent server is not valid: %s. The bridge reconnects.", error)
+            logger.warning("a message from the agent server is not valid: %s. The bridge will reconnect.", error)
         finally:
             await self._disconnected(tasks)
 
@@ -256,7 +256,7 @@ class ServerLink:
                 self._open.pop(id, None)
                 self._reviews.answer(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
-                problem = "The bridge beside the editor failed. Its log has the reason."
+                problem = "The editor's bridge failed. Its log has the reason."
                 tasks.start(
                     self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )

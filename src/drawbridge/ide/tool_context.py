@@ -57,7 +57,7 @@ class ClientContext:
                 drain=True,
             )
         except OSError as error:
-            raise Refused(f"Python can't be started in {folder}: {error.strerror}. Nothing was run.") from None
+            raise Refused(f"Python can't be started in {folder}: {error.strerror}.") from None
         if finished.status is None:
             notes = [f"stopped after {counted(CODE_SECONDS, 'second')}"]
         else:

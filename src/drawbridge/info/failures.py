@@ -36,7 +36,8 @@ def problems(named: str | None) -> list[str]:
     often = "once" if len(found) == 1 else f"{len(found)} times"
     then = "let the call through" if how == "open" else "denied it"
     return [
-        f"The guard failed {often} within a day. Last, at {when[11:16]} for {agent}, it {then}: {what}. {path} has the details."
+        f"The guard failed {often} in the last day. Most recently ({when[11:16]}), for {agent}, it {then}: {what}. "
+        f"{path} has the details."
     ]
 
 

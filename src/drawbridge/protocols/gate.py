@@ -53,7 +53,7 @@ class Refusal(Struct, frozen=True):
 
 
 FOREIGN_ORIGIN = Refusal(403, "Requests from web pages are refused.")
-FOREIGN_HOST = Refusal(403, "This address is served under its loopback names only.")
+FOREIGN_HOST = Refusal(403, "Use localhost or 127.0.0.1 as the host name.")
 BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
 
 

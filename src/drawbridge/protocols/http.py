@@ -123,12 +123,12 @@ class HttpConnection:
 
         A request that is no valid WebSocket handshake is answered 400 or 426 and nothing is opened.
         """
-        assert self._asked is not None, "nobody asked for a WebSocket"
+        assert self._asked is not None, "there is no request to answer with a WebSocket"
         if not self._asked.upgrade:
             self.respond(426, "This path serves WebSockets only.", [("Upgrade", "websocket")])
             return []
         if not self._bodyless or self._http.their_http_version != b"1.1":
-            self.respond(400, "A WebSocket handshake is an HTTP/1.1 request without a body.")
+            self.respond(400, "A WebSocket handshake must be an HTTP/1.1 request without a body.")
             return []
         answer = websocket.handshake(self._asked.head, subprotocol, compress=compress)
         if answer.status != 101:
@@ -145,7 +145,7 @@ class HttpConnection:
 
     def read_body(self) -> Sequence[Event]:
         """Accepts the request; its ``Body`` follows now or later."""
-        assert self._asked is not None, "nobody asked for anything"
+        assert self._asked is not None, "there is no request whose body could be read"
         method = self._asked.head.method
         if method in ("GET", "HEAD") and not self._bodyless:
             self.respond(400, f"A {method} request must not have a body.")

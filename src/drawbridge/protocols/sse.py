@@ -25,7 +25,7 @@ LONGEST_ID: Final = 18
 def event(data: bytes, id: int) -> bytes:
     """``data`` is one line of JSON."""
     assert data, "an empty event ends the real client's session"
-    assert b"\n" not in data, "one line of JSON"
+    assert b"\n" not in data, "the data must be one line of JSON"
     return b"event: message\nid: %d\ndata: %b\n\n" % (id, data)
 
 

@@ -40,7 +40,7 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
     for given in projects:
         path = Path(given).expanduser()
         if not path.is_dir():
-            raise BadArgument("--project", f"{given} is not a directory. Nothing was changed.")
+            raise BadArgument("--project", f"{given} is not a directory.")
         found.append(str(path.resolve()))
     return Rights(scope, found or None, _lifetime(expires))
 
@@ -51,9 +51,7 @@ def create(data: Path, name: str, given: Rights) -> int:
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
     where = f" in {', '.join(device.projects)}" if device.projects else ""
-    _say(
-        f"{device.name} ({device.id}) has the scope {device.scope}{where}, {until}. Its token is printed only this once:"
-    )
+    _say(f"{device.name} ({device.id}) has the {device.scope} scope{where}, {until}. Its token is shown only once:")
     Terminal(sys.stdout).write(f"{token}\n")
     return 0
 
@@ -63,7 +61,7 @@ def revoke(data: Path, which: str) -> int:
     device = Devices(data).revoke(which)
     Audit(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
-        f"The token of {device.name} ({device.id}) was revoked; if connected, the device is disconnected within 5 seconds."
+        f"The token of {device.name} ({device.id}) was revoked; if connected, the device will be disconnected within 5 seconds."
     )
     return 0
 
@@ -122,7 +120,7 @@ def _say(text: str) -> None:
 
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
-"""Colours of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
+"""Colors of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
 
 LIMITS: Final[Mapping[str, str]] = {
     "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
@@ -156,7 +154,7 @@ def link(server: Running, code: str) -> str:
 
 def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> None:
     minutes = int(CODE_LIFETIME.total_seconds() // 60)
-    lines = [f"For one device, with the scope {scope}; valid for {minutes} minutes."]
+    lines = [f"Valid for one device and {minutes} minutes, with the {scope} scope."]
     lines += [*([LIMITS[scope]] if scope in LIMITS else []), ""]
     if server.loopback:
         lines += [*ALONE, ""]
@@ -168,7 +166,7 @@ def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> No
         rows += [("certificate", "SHA-256; compare it when the device asks")]
         rows += [("", server.fingerprint[:middle]), ("", server.fingerprint[middle + 1 :])]
     if server.authority and not server.loopback:
-        rows += [("to trust", f"{server.pages[0]}ca.crt: once it is installed, there are no more certificate warnings")]
+        rows += [("to trust", f"{server.pages[0]}ca.crt: install it to remove certificate warnings")]
     for name, text in rows:
         lines.append(
             f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"

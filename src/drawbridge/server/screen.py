@@ -17,7 +17,7 @@ from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.plan import Plan
 from drawbridge.transport import running
 
-ADDRESSES: Final = ("page", "programs", "metrics")
+ADDRESSES: Final = ("web UI", "programs", "metrics")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def show(
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
         return
     programs = address(plan, port)
-    rows = [("page", list(dict.fromkeys([page(programs), *pages(plan, port)]))), ("programs", [programs])]
+    rows = [("web UI", list(dict.fromkeys([page(programs), *pages(plan, port)]))), ("programs", [programs])]
     if sign_in is not None:
-        rows.insert(0, ("sign in", [sign_in, "Opens the page as the owner: once, within 10 minutes."]))
+        rows.insert(0, ("sign in", [sign_in, "Opens the web UI as the owner: once, within 10 minutes."]))
     if plan.token_wanted:
         rows.append(
             ("token", [str(plan.data / "token"), "Anyone who has it can control the agents here. Keep it secret."])
@@ -91,7 +91,7 @@ def show(
     else:
         rows.append(("token", ["not required: anyone on this machine can control the agents"]))
     if certificate is None:
-        rows.append(("TLS", ["off: on this machine only"]))
+        rows.append(("TLS", ["off; only clients on this machine can connect"]))
     else:
         made = "from --cert" if plan.certificate else "generated here; compare it when a client asks"
         rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))
@@ -118,7 +118,7 @@ def show(
             f"`{own_command()} attach` connects a terminal.",
         ]
     else:
-        words = [f"Next: open the page, or run `{own_command()} attach` in a terminal."]
+        words = [f"Next: open the web UI, or run `{own_command()} attach` in a terminal."]
     lines += ["", *words, "Ctrl-C stops the server and its agents.", ""]
     terminal.write("\n".join(lines))
 

@@ -190,7 +190,7 @@ async def _serve(
         try:
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
-            logger.error("not everything ended within %g s", ENDING_SECONDS)
+            logger.error("some tasks did not end within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
 
@@ -204,7 +204,7 @@ def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
     try:
         code = new_code(Devices(plan.data), "admin")
     except DrawbridgeError as error:
-        logger.warning("no link to sign in could be created: %s", error)
+        logger.warning("no sign-in link could be created: %s", error)
         return None
     entrance.note("pairing_code_made", device=None, scope="admin")
     return f"{page(address(plan, port))}#sign-in={code.replace('-', '')}"
@@ -278,14 +278,14 @@ def _own_data(directory: Path) -> Iterator[None]:
             pid = os.read(file, 32).decode("ascii", "replace").strip()
             raise ServerRunning(
                 f"Another server{f' (process {pid})' if pid.isdigit() else ''} is using the data in {directory}. "
-                "Nothing was started. Stop that one, or choose another directory with --data-dir."
+                "Stop that one, or choose another directory with --data-dir."
             ) from None
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             text = (
                 f"{directory} can't be locked against a second server ({why}): its file system does not support locks."
             )
-            raise NotWritable(f"{text} Nothing was started. Choose another directory with --data-dir.") from None
+            raise NotWritable(f"{text} Choose another directory with --data-dir.") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         yield
@@ -302,12 +302,12 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         if error.errno == errno.EADDRINUSE:
-            remedy = f"Stop the program that listens there, or choose another port with {flag}."
+            remedy = f"Stop the program that is using it, or choose another port with {flag}."
         elif error.errno == errno.EADDRNOTAVAIL:
             remedy = "Choose an address of this machine with --host."
         else:
             remedy = f"Choose another port with {flag}."
-        raise NoPort(f"Port {port} on {host} is not available: {why}. Nothing was started. {remedy}") from None
+        raise NoPort(f"Port {port} on {host} is not available: {why}. {remedy}") from None
     listener.setblocking(False)
     return listener
 

@@ -33,7 +33,8 @@ def check(data: Path) -> None:
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
             f"{data} was written by a newer Drawbridge ({found.drawbridge}); this one, {version('drawbridge')}, would lose "
-            "what it does not know. Nothing was changed; install that version, or choose another directory with --data-dir."
+            "data that it does not understand. Nothing was changed; install that version, or choose another directory with "
+            "--data-dir."
         )
 
 
@@ -52,6 +53,6 @@ def _read(data: Path) -> _Format | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise NotPrivate(
-            f"{data / FILE} can't be read ({type(error).__name__}), so its version is not known. Nothing was "
-            "changed; if it was an older Drawbridge or this one, remove the file."
+            f"{data / FILE} can't be read ({type(error).__name__}), so its version is not known. Nothing was changed. "
+            "If this version or an older one used the directory last, remove the file."
         ) from None

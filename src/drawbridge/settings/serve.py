@@ -67,7 +67,7 @@ class ServeSettings(NamedTuple):
     insecure_no_auth: Annotated[bool, Spec("require no token; on loopback addresses only")] = False
     authorized_keys: Annotated[
         str | None,
-        Spec("an OpenSSH authorized_keys file; each key in it may sign in, with all rights", metavar="FILE"),
+        Spec("an OpenSSH authorized_keys file; each key in it may sign in, with full access", metavar="FILE"),
     ] = None
 
     data_dir: Annotated[
@@ -146,21 +146,21 @@ class ServeSettings(NamedTuple):
             heading="what clients may request",
         ),
     ] = CLIENT_MODES
-    allow_skip_permissions: Annotated[bool, Spec("let clients turn off all of an agent's approvals")] = False
+    allow_skip_permissions: Annotated[bool, Spec("let clients choose modes in which an agent never asks")] = False
     allow_commit: Annotated[
         bool,
-        Spec("let clients with the scope admin commit what was kept in a review, with your git identity and hooks"),
+        Spec("let clients with the admin scope commit what was kept in a review, with your git identity and hooks"),
     ] = False
     allow_push: Annotated[
         bool,
         Spec(
-            "let clients with the scope admin push the current branch of a project and create pull requests, with your git, gh "
+            "let clients with the admin scope push the current branch of a project and create pull requests, with your git, gh "
             "or glab"
         ),
     ] = False
-    allow_mcp_config: Annotated[bool, Spec("let clients name MCP servers, which run as programs on this machine")] = (
-        False
-    )
+    allow_mcp_config: Annotated[
+        bool, Spec("let clients configure MCP servers, which run as programs on this machine")
+    ] = False
     allow_tool: Annotated[
         tuple[str, ...],
         Spec("a rule that clients may allow in advance, such as Bash(git *) (default: any)", metavar="RULE"),
@@ -216,7 +216,7 @@ class ServeSettings(NamedTuple):
     idle_timeout: Annotated[
         int,
         Spec(
-            "end a run after this many seconds without output, unless it is waiting for an approval",
+            "end a run after this many seconds without output, unless a request is open",
             metavar="SECONDS",
             range=(1, 86_400),
         ),

@@ -19,7 +19,7 @@ from drawbridge.setup.plan import Plan
 SHORT = 12
 """Changes of up to this many lines are shown at once."""
 
-UNCONFIRMED = "Nothing was changed: there is no terminal in which to confirm the changes. Run this again with --yes."
+UNCONFIRMED = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes."
 
 VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
@@ -78,9 +78,7 @@ def _plan(chosen: SetupSettings) -> Plan:
         try:
             here = Path.cwd()
         except FileNotFoundError:
-            raise BadSetting(
-                "Nothing was changed: the current directory was deleted. Change to another directory."
-            ) from None
+            raise BadSetting("The current directory was deleted. Change to another directory.") from None
         project = here if chosen.project else None
         if chosen.guard is None:
             return guard.plan_removal(chosen.target, project)

@@ -35,7 +35,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Change:
-    """A file that is created, changed or removed (content None: it does not exist). If ``path`` is a link, its target is
+    """A file that is created, changed or removed (content None if it does not exist). If ``path`` is a link, its target is
     written. ``keep``: the former content is copied to a file beside it first."""
 
     path: Path
@@ -57,12 +57,16 @@ class Change:
         """Raises ``NotWritable`` before anything is changed. A read-only file is respected even as root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
-            raise NotWritable(f"Nothing was changed: {self.path} is read-only. Make it writable and run this again.")
+            raise NotWritable(f"{self.path} is read-only. Nothing was changed. Make it writable and run this again.")
         parent = next(parent for parent in target.parents if os.path.lexists(parent))
         if not parent.is_dir():
-            raise NotWritable(f"Nothing was changed: {self.path} can't be created, since {parent} is not a directory.")
+            raise NotWritable(
+                f"{self.path} can't be created, because {parent} is not a directory. Nothing was changed."
+            )
         if not os.access(parent, os.W_OK | os.X_OK):
-            raise NotWritable(f"Nothing was changed: you can't write to {parent}, the directory of {self.path}.")
+            raise NotWritable(
+                f"{self.path} can't be written: you have no write permission for {parent}. Nothing was changed."
+            )
 
     def apply(self) -> Path | None:
         """Raises ``NotWritable``; the file is unchanged then."""
@@ -88,12 +92,12 @@ def read(path: Path) -> bytes | None:
     """The content of the file; None if it does not exist. A link may be broken."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnusableFile(f"Nothing was changed: {path} is not a file. Move it away first.")
+            raise UnusableFile(f"{path} is not a file. Nothing was changed. Move it away first.")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UnusableFile(f"Nothing was changed: {path} can't be read: {_why(error)}.") from None
+        raise UnusableFile(f"{path} can't be read: {_why(error)}. Nothing was changed.") from None
 
 
 def missing_directories(path: Path) -> list[Path]:

@@ -73,7 +73,7 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None: unchanged)."""
+    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)
@@ -114,8 +114,8 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         about={
             loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)})"
             + (f", and settings that make {agent.title} ask before it writes" if ask_mode else "")
-            + "; nothing else in it changes",
-            stub: "the program that the hooks start, with your settings",
+            + ("; its other content stays as it is" if loaded.content else ""),
+            stub: "the program that the hooks run, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },
         finish=finish,
@@ -156,7 +156,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
         nothing=f"Nothing to remove: {loaded.path} contains nothing from setup.",
         about={
             loaded.path: "the guard's hooks are removed" if after is not None else "it contains only the guard's hooks",
-            stub: "what the hooks start",
+            stub: "the program that the hooks run",
         },
         finish=finish,
     )

@@ -40,8 +40,8 @@ def choose() -> Interpreter:
         if found and not is_passing(found.path):
             return found
     raise NoProgram(
-        f"Nothing was changed: no permanent Python {OLDEST[0]}.{OLDEST[1]} or newer was found; {sys.executable} is in a "
-        "temporary directory. Install Python (the package python3) and run this again."
+        f"No permanent Python {OLDEST[0]}.{OLDEST[1]} or newer was found; {sys.executable} is in a temporary directory. "
+        "Nothing was changed. Install Python (the python3 package) and run this again."
     )
 
 

@@ -288,7 +288,7 @@ class _Parser:
         try:
             value: int | float = json.loads(number[0])
         except ValueError:  # more digits than Python accepts
-            raise json.JSONDecodeError("a smaller number was expected", self._text, number.start()) from None
+            raise json.JSONDecodeError("the number is too large", self._text, number.start()) from None
         return value
 
     def _string(self, place: int) -> Node:

@@ -74,7 +74,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Link:
-    """The step that creates, changes or removes a symbolic link. None: the link does not exist."""
+    """The step that creates, changes or removes a symbolic link. None if the link does not exist."""
 
     path: Path
     before: str | None
@@ -174,7 +174,7 @@ def _ask(nvim: str, lua: str) -> str:
             command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise ProgramFailed(f"Nothing was changed: {nvim} did not report its directories: {error}.") from None
+        raise ProgramFailed(f"{nvim} did not report its directories: {error}. Nothing was changed.") from None
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:

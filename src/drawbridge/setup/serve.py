@@ -47,7 +47,7 @@ Type=exec
 ExecStart={command}
 {environment}
 EnvironmentFile=-{secrets}
-# A crash is followed by a restart; settings that can't be used (exit code 2) need a person first.
+# Restart after a crash, but not if the settings can't be used (exit code 2): they must be corrected first.
 Restart=on-failure
 RestartSec=2
 RestartPreventExitStatus=2
@@ -192,7 +192,7 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
     raise NoProgram(
-        f"Nothing was changed: the service manager of {platform} is not supported. Start `drawbridge serve` in another way."
+        f"The service manager of {platform} is not supported. Nothing was changed. Start `drawbridge serve` another way."
     )
 
 
@@ -200,7 +200,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
-            f"Nothing was changed: this drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
+            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Nothing was changed. Install it "
             "permanently, for example with pipx, and run this again from there."
         )
     before, after = files.read(target.path), _marked(target.content())
@@ -218,14 +218,16 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     )
     if not target.available():
         lines = "; ".join(shlex.join(command) for command in commands)
-        notes.insert(0, f"The service manager does not respond here. Where it does, start the server with: {lines}")
+        notes.insert(
+            0, f"systemd or launchd can't be reached from this shell. In a login session of this user, run: {lines}"
+        )
     elif steps or not target.runs():
         steps.append(Run(target.path, tuple(map(tuple, commands))))
     made = record.load(target.path)
     directories = made.directories if made else tuple(map(str, files.missing_directories(target.path)))
     return Plan(
         steps,
-        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server runs.",
+        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server is running.",
         nothing=f"Nothing to change: {target.path} is up to date.",
         notes=notes,
         finish=lambda: record.save(target.path, Record(created=True, directories=directories)),

@@ -57,7 +57,7 @@ class Uninstall:
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
-    """``program``: the editor's command; None: the first of ``PROGRAMS`` on PATH."""
+    """``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH)."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"
@@ -87,8 +87,8 @@ def _find(program: str | None) -> str:
     for name in [os.path.expanduser(program)] if program else PROGRAMS:
         if found := shutil.which(name):
             return found
-    missing = f"{program} can't be run" if program else f"none of {', '.join(PROGRAMS)} is on PATH"
-    raise NoProgram(f"Nothing was changed: {missing}. Install VS Code's command, or give its path with --program PATH.")
+    missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
+    raise NoProgram(f"{missing}. Nothing was changed. Install VS Code's command, or give its path with --program PATH.")
 
 
 def _run(program: str, *arguments: str) -> str:

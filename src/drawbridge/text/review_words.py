@@ -95,8 +95,8 @@ def words(file: File, hunk: Hunk | None) -> str:
         if (old, new) == ("100644", "100755"):
             return "The file was made executable."
         if (old, new) == ("100755", "100644"):
-            return "The file is not executable any more."
-        return f"The file was {_mode(old)}, and is {_mode(new)} now."
+            return "The file is no longer executable."
+        return f"The file was {_mode(old)} and is now {_mode(new)}."
     if hunk["kind"] == "name":
         return f"The file was renamed from {file['old_path']}."
     if hunk["kind"] != "file":
@@ -113,7 +113,7 @@ def _whole_file(file: File) -> str:
         return "This file was deleted." if old == "100644" else f"This file was deleted; it was {_mode(old)}."
     if old == new:
         return "The content of this file was changed."
-    return f"The file was {_mode(old)}, and is {_mode(new)} now."
+    return f"The file was {_mode(old)} and is now {_mode(new)}."
 
 
 def _mode(mode: str | None) -> str:
@@ -121,22 +121,26 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What became of a hunk that is not in the review any more."""
+    """What became of a hunk that is no longer in the review."""
     if not by:
-        return "This change is not in the review any more: its lines have changed."
-    return f"{by} already {DECIDED.get(decision, 'decided')} this change." if decision else f"{by} decided this change."
+        return "This change is no longer in the review: its lines have changed."
+    return (
+        f"{by} already {DECIDED.get(decision, 'decided on')} this change."
+        if decision
+        else f"{by} decided on this change."
+    )
 
 
 def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, *, is_hunk: bool) -> str:
     """Why a decision was refused. ``by``: the name of the person who was first, if that is known."""
     if code == "REVIEW_CLASH":
         paths = ", ".join(map(str, details.get("paths") or ())) or "the files"
-        return f"This conflicts with what is at {paths} now. Nothing was changed."
+        return f"This conflicts with the current state of {paths}. Nothing was changed."
     if code != "HUNK_GONE":
         return message
     if not is_hunk and not details.get("gone"):
-        return "The review has changed since you saw it. Nothing was changed. Read what is new, then decide again."
-    return f"{gone_words(by, details.get('decision'))} Nothing was changed."
+        return "The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again."
+    return gone_words(by, details.get("decision"))
 
 
 def changes(count: int) -> str:
@@ -148,9 +152,9 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
     """What is asked before ``count`` hunks are decided at once, and a text below it. ``unseen``: those that were not shown."""
     text = ""
     if unseen == count:
-        text = "None of them has been in view in full. "
+        text = "You have not seen all of it. " if count == 1 else "You have not fully seen any of them. "
     elif unseen:
-        text = f"{unseen} of them {'has' if unseen == 1 else 'have'} not been in view in full. "
+        text = f"You have not fully seen {unseen} of them. "
     if decision == "undo":
         text += "Other changes to the same files stay."
     return f"{VERBS[decision]} {changes(count)} in {where}?", text.rstrip()
@@ -159,7 +163,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 def decided_words(decided: Mapping[str, Any]) -> str:
     """What a person has done to a review, after their name."""
     about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
-    return f"{DECIDED.get(decided.get('decision') or '', 'decided')} {about}"
+    return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
 
 
 # Comments and commits.
@@ -179,39 +183,40 @@ LONGEST_SUBJECT: Final = 72
 SHORTEST_SUBJECT: Final = 20
 """Characters that are left at least when a subject is cut at a word."""
 
-CHANGED: Final = "The comments have changed since you saw them. Nothing was sent. Read them, then send them again."
+CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
-    "These lines are not in the review as they were shown. Your comment was not added. Copy it if you still need it."
+    "These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still "
+    "need it."
 )
-NOT_A_DRAFT: Final = "This comment was sent or removed. What you wrote can be added as another comment."
-UNFINISHED: Final = "Add or discard the comment that you are writing first. Nothing was sent."
-MAY_NOT_SEND: Final = "Drafts can be sent on a device that may start runs."
+NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
+UNFINISHED: Final = "First add or discard the comment that you are writing."
+MAY_NOT_SEND: Final = "This device can't send drafts. Use a device that may start runs."
 NO_COMMENTS: Final = "There are no comments."
-AFTER_WORK: Final = "The agent gets them after its current work."
-WAITING: Final = "The agent gets the comments when it stops next, or with the next prompt in its terminal."
+AFTER_WORK: Final = "The agent will get them after its current work."
+WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
 HANDOVERS: Final = {
     "waiting": WAITING,
-    "given": "The agent is getting the comments.",
-    "unsure": "The agent may have got the comments. Check its terminal before you send them again.",
-    "ended": "The session ended before the agent got the comments. They are drafts again.",
-    "refused": "The agent has more rights now than clients may use, so it did not get the comments. They are drafts again.",
+    "given": "The agent is receiving the comments.",
+    "unsure": "The agent may have received the comments. Check its terminal before you send them again.",
+    "ended": "The session ended before the agent received the comments. They are drafts again.",
+    "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
 """State of a ``Handover`` → what has become of its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"
 COMMIT_LOST: Final = (
-    "The connection was lost before the answer came. Once you’re back online, the files that are not committed are listed "
-    "here."
+    "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "
+    "listed here."
 )
 COMMIT_WORKING: Final = "The agent is working. Until it has finished, nothing can be committed."
 COMMIT_HINT: Final = (
-    "Git on the server’s machine makes the commit, with the name, the hooks and the signing that are configured there."
+    "Git on the server’s machine makes the commit, with the name, hooks and signing that are configured there."
 )
-NOTHING_LEFT: Final = "Nothing is left to commit."
+NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
-PUSH_HINT: Final = "Git on the server’s machine pushes, with the access and the hooks that are configured there."
+PUSH_HINT: Final = "Git on the server’s machine pushes, with the credentials and hooks that are configured there."
 PUSH_LOST: Final = (
-    "The connection was lost before the answer came. Once you’re back online, this shows whether the commits were "
-    "pushed."
+    "The connection was lost before the server responded. When you’re back online, this will show whether the commits "
+    "were pushed."
 )
 
 
@@ -289,7 +294,7 @@ def push_words(offer: Mapping[str, Any]) -> str:
     ahead, where = offer.get("ahead"), f"{offer.get('branch', '')} to {offer.get('remote', '')}"
     if ahead == 0:
         return f"There is nothing new to push from {where}."
-    return f"Push {where}" + (f": {counted(ahead, 'commit')}." if ahead else ", where it is a new branch.")
+    return f"Push {where}" + (f": {counted(ahead, 'commit')}." if ahead else " as a new branch.")
 
 
 def pushed_words(pushed: Mapping[str, Any]) -> str:

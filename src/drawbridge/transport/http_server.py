@@ -286,7 +286,7 @@ class _Connection(asyncio.Protocol):
             return
         unsent = transport.get_write_buffer_size()
         if self._pinged and not 0 < unsent < self._unsent:
-            logger.info("a peer no longer answers: its connection is closed")
+            logger.info("closing the connection of a peer that no longer answers")
             self.abort()
             return
         self._pinged, self._unsent = True, unsent

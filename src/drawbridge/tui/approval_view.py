@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -133,8 +133,11 @@ class ApprovalView(Vertical, can_focus=True):
     @property
     def is_ready(self) -> bool:
         """Whether keys answer the approval now."""
-        seen = time.monotonic() - self._shown_at >= READING_SECONDS
-        return seen and self.may_answer and not self.is_busy and not self.is_settled
+        return self._can_be_answered and time.monotonic() - self._shown_at >= READING_SECONDS
+
+    @property
+    def _can_be_answered(self) -> bool:
+        return self.may_answer and not self.is_busy and not self.is_settled
 
     # Called from outside.
 
@@ -148,6 +151,14 @@ class ApprovalView(Vertical, can_focus=True):
         """Shows the approval although the person did not ask for it: ``READING_SECONDS`` start now."""
         self._shown_at = time.monotonic()
         self.look()
+
+    def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
+        """Does what a key stands for. A key that is pressed as the approval appears may be meant for what was there before: it
+        does nothing, and the person is notified."""
+        if self.is_ready:
+            getattr(self, how)()
+        elif self._can_be_answered:
+            self._say("This request has only just appeared. Read it, then press the key again.")
 
     def resume(self) -> None:
         """Another view was in front: ``READING_SECONDS`` start now."""

@@ -32,7 +32,7 @@ QUOTED: Final = 4
 """Lines of the code that are shown above the field; all of them are in the review."""
 
 UNSHOWABLE: Final = (
-    "The lines contain characters that a terminal can’t show: suggest a text on the page or in an editor."
+    "The lines contain characters that a terminal can’t show: write the suggestion in the web UI or in an editor."
 )
 
 
@@ -90,9 +90,9 @@ class CommentDialog(ModalScreen[None]):
         instead.display = has_suggestion
         instead.update(
             Content(
-                "The agent is asked to write these lines instead:"
+                "The agent will be asked to write these lines instead:"
                 if one.suggestion
-                else "The agent is asked to remove the lines. To replace them, write the new ones:"
+                else "The agent will be asked to remove the lines. To replace them, write the new ones:"
             )
         )
         gone = review_words.NOT_A_DRAFT if one.comment_id and draft is None else ""

@@ -77,7 +77,7 @@ class Connection:
             self._socket = await self._connect(address)
         except _Refused as refusal:
             held = (
-                " Name the file with the right one with --token-file."
+                " Use --token-file to name the file with the right token."
                 if address.token
                 else f" There is no token in {address.token_file}."
             )
@@ -95,7 +95,7 @@ class Connection:
                 while (answer := json.loads(await self._socket.recv())).get("request_id") != type:
                     pass
         except (ConnectionClosed, TimeoutError):
-            raise NoServer("The server did not answer. Nothing was done; try again.") from None
+            raise NoServer("The server did not answer. Try again.") from None
         found: Message = answer
         return found
 
@@ -265,9 +265,9 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
             "name its certificate with --ca, or the fingerprint that `drawbridge serve` shows with --fingerprint."
         )
     if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
-        return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}. Nothing was done."
+        return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}."
     return (
-        f"No server answers at {address.url}: {_why(error)}. Nothing was done. Start a server with `drawbridge serve`, or "
+        f"No server answers at {address.url}: {_why(error)}. Start a server with `drawbridge serve`, or "
         "give its address with --url."
     )
 
@@ -286,6 +286,4 @@ def _why(error: Exception) -> str:
 
 
 def _offline() -> RequestError:
-    return RequestError(
-        "OFFLINE", "There is no connection to the server. Nothing was done. Try again when the connection is back."
-    )
+    return RequestError("OFFLINE", "You’re disconnected. Try again once you’re back online.")

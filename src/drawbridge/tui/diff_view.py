@@ -63,8 +63,8 @@ class LinesView(ScrollView, can_focus=True):
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):
             return
-        if not self.screen.is_active:
-            return
+        if not self.screen.is_active or self.app.animator.is_being_animated(self, "scroll_y"):
+            return  # what an animation passes was not read
         shown = self.content_region.intersection(place.clip)
         top = self.scroll_offset.y + shown.y - self.content_region.y
         # A resize may change the lines a moment before the view has its new position.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name  # type: ignore[import-untyped]
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]
@@ -112,19 +112,24 @@ class Painter:
         source = wording.block(text)
         markdown = _Markdown(source, CodeColours(self.palette))
         lines = self._lines_of(markdown, width)
-        if markdown.lacks("".join(segment.text for line in lines for segment in line)):
-            return self.plain(text, width, self.palette.ink)
-        return _harmless_strips(lines)
+        return _harmless_strips(lines) if self._is_whole(markdown, lines) else self.plain(text, width, self.palette.ink)
 
-    def plain(self, text: str, width: int, colour: str) -> list[Strip]:
-        style = Style(color=colour)
+    def _is_whole(self, markdown: _Markdown, lines: list[list[Segment]]) -> bool:
+        drawn = _text_of(lines)
+        if markdown.is_drawn_by(drawn):
+            return True
+        wide = _text_of(self._lines_of(markdown, _WIDE))
+        return Counter(_letters(wide)) == Counter(_letters(drawn)) and markdown.is_drawn_by(wide)
+
+    def plain(self, text: str, width: int, color: str) -> list[Strip]:
+        style = Style(color=color)
         return [Strip([Segment(line, style)]) for line in _folded(text, width)]
 
     def code(self, text: str, language: str, width: int) -> list[Strip]:
         """A block of code with its own background."""
         ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
-        coloured = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
-        shown = _code(wording.block(text), language, CodeColours(self.palette)) if coloured else None
+        colored = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
+        shown = _code(wording.block(text), language, CodeColours(self.palette)) if colored else None
         strips = self._rendered(shown, width - 2) if shown else [Strip([Segment(x)]) for x in _folded(text, width - 2)]
         pad = Segment(" ", ground)
         return [
@@ -161,15 +166,15 @@ class Painter:
     def _field(self, part: Part, width: int) -> list[Strip]:
         """A long value begins on a line of its own and is indented, so that it can't look like another field."""
         name, danger = f"{wording.one_line(part.name)}: ", part.kind == "danger"
-        colour = self.palette.no if danger else self.palette.ink
+        color = self.palette.no if danger else self.palette.ink
         label = Style(color=self.palette.no if danger else self.palette.soft)
         value = wording.one_line(part.text) if "\n" not in part.text else ""
         if value and cell_len(name) + cell_len(value) <= width:
-            return [Strip([Segment(name, label), Segment(value, Style(color=colour))])]
+            return [Strip([Segment(name, label), Segment(value, Style(color=color))])]
         indent = Segment("  ")
         return [
             *self.plain(name.rstrip(), width, self.palette.no if danger else self.palette.soft),
-            *(Strip([indent, *strip]) for strip in self.plain(part.text, width - 2, colour)),
+            *(Strip([indent, *strip]) for strip in self.plain(part.text, width - 2, color)),
         ]
 
     def diff(self, proposal: Mapping[str, str], width: int, most: int | None = DIFF_LINES) -> list[Strip]:
@@ -182,7 +187,7 @@ class Painter:
     def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
         palette, data = self.palette, item.data
         result = data["result"]
-        state, colour = (
+        state, color = (
             ("…", palette.soft)
             if result is None
             else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
@@ -196,7 +201,7 @@ class Painter:
             Segment(name, Style(color=palette.ink, bold=True)),
             Segment(f" {words}", Style(color=palette.soft)),
         ]
-        end = Segment(f"  {state}", Style(color=colour))
+        end = Segment(f"  {state}", Style(color=color))
         left = Strip(head)
         room = max(4, width - end.cell_length)
         yield Strip([*(left if left.cell_length <= room else left.crop(0, room - 1)), end])
@@ -223,13 +228,13 @@ class Painter:
         palette = self.palette
         withdrawn = "reason" in answer
         allowed = answer.get("decision") == "allow"
-        sign, colour = ("↩", palette.soft) if withdrawn else ("✓", palette.yes) if allowed else ("✗", palette.no)
+        sign, color = ("↩", palette.soft) if withdrawn else ("✓", palette.yes) if allowed else ("✗", palette.no)
         proposal = request.get("proposal")
         given = request["input"] if isinstance(request["input"], dict) else {}
         path = proposal["path"] if proposal else given.get("file_path")
         about = wording.shown_path(str(path), self.root) if path else request["tool_name"]
         words = wording.settled_words(answer, request, is_mine=self.is_mine(answer))
-        head = Text(f"{sign} {words}", Style(color=colour))
+        head = Text(f"{sign} {words}", Style(color=color))
         head.append(f"  {wording.one_line(about)}", Style(color=palette.soft))
         yield from self._rendered(head, width)
         if folded:
@@ -263,6 +268,8 @@ class Painter:
         words += [wording.money(data["cost_usd"])] if data.get("cost_usd") else []
         bad = outcome in ("failed", "timeout")
         yield self._rule(" · ".join(words), width, Style(color=self.palette.no if bad else self.palette.soft))
+        if data.get("directory"):
+            yield from self.plain(f"Worked in {data['directory']}", width, self.palette.soft)
         if data.get("error"):
             lifted = wording.lifted(data["retry_at"], datetime.now(UTC)) if data.get("retry_at") else ""
             yield from self.plain(f"{data['error']} {lifted}".rstrip(), width, self.palette.no)
@@ -284,6 +291,10 @@ class Painter:
         return self._console.render_lines(renderable, self._console.options.update(width=width), pad=False)
 
 
+def _text_of(lines: Iterable[Iterable[Segment]]) -> str:
+    return "".join(segment.text for line in lines for segment in line)
+
+
 def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
     """Character references of Markdown are characters by now: what is drawn is made harmless last."""
     strips = [Strip(_harmless_segments(line)) for line in lines]
@@ -293,7 +304,7 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
-    """Checked across the borders of styles, since neighbours decide whether a character is shown."""
+    """Checked across the borders of styles, since neighbors decide whether a character is shown."""
     segments = [segment for segment in line if not segment.control]
     # Most lines are drawn behind a blank, on which an accent that begins the line would stand.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])
@@ -329,12 +340,18 @@ class _CodeBlock(CodeBlock):
 _PARSER: Final = (
     MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
 )
-"""HTML and definitions of links are text, since they would be drawn as nothing. ``<https://…>`` would be drawn twice, so that
-its letters could make up for others (see ``lacks``)."""
+"""HTML and definitions of links are text, since they would be drawn as nothing, and ``<https://…>``, since it would be drawn
+twice (see ``is_drawn_by``)."""
 
 
 _NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
 """The number of an item of a list: what is drawn counts from the first one."""
+
+_REFERENCE: Final = re.compile(r"&#?\w+;")
+_CODE: Final = {"code_inline", "code_block", "fence"}
+
+_WIDE: Final = 1_000
+"""Columns in which few tables are wrapped: the words of a wrapped one are not in the order of the source."""
 
 
 class _Markdown(Markdown):
@@ -345,13 +362,46 @@ class _Markdown(Markdown):
         self.markup = text
         self.parsed = _PARSER.parse(text)
 
-    def lacks(self, drawn: str) -> bool:
-        """Whether letters or digits of the source are missing in what was drawn at some width, as in a table that is too wide,
-        in a quote within forty others, in the title of a link, or in the address of an image.
+    def is_drawn_by(self, drawn: str) -> bool:
+        """Whether what is read of the source (see ``_READ``), and nothing else, is in what was drawn, in the same order. Not
+        if there is a cell more than a table has columns, a quote within forty others, a title of a link, or an address of an
+        image.
         """
-        languages = "".join(token.info for token in self.parsed if token.type == "fence" and _is_language(token.info))
-        source = html.unescape(_NUMBER.sub("", self.markup))
-        return bool(_letters(source) - _letters(drawn) - _letters(languages))
+        letters = _letters(drawn)
+        source = self._without_languages()
+        numbers = iter(self._numbers())
+        numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
+        sources = [source, numbered]
+        if not self._has_references_in_code:  # there they are text
+            sources += [unescapeAll(source), unescapeAll(numbered)]
+        return any(_letters(text) == letters for text in sources)
+
+    @property
+    def _has_references_in_code(self) -> bool:
+        tokens = (token for block in self.parsed for token in (block, *(block.children or ())))
+        return any(_REFERENCE.search(token.content + token.info) for token in tokens if token.type in _CODE)
+
+    def _without_languages(self) -> str:
+        """Those of code are not drawn: the colors show them."""
+        lines = self.markup.split("\n")
+        for token in self.parsed:
+            if token.type == "fence" and token.map and token.info and _is_language(token.info):
+                first = token.map[0]
+                lines[first] = lines[first].rstrip().removesuffix(token.info.strip())
+        return "\n".join(lines)
+
+    def _numbers(self) -> Iterator[str]:
+        """What is drawn before the items of ordered lists."""
+        next_ones: list[int] = []
+        for token in self.parsed:
+            match token.type:
+                case "ordered_list_open":
+                    next_ones.append(int(token.attrs.get("start", 1)))
+                case "ordered_list_close":
+                    next_ones.pop()
+                case "list_item_open" if token.info:
+                    yield str(next_ones[-1])
+                    next_ones[-1] += 1
 
 
 def _is_language(info: str) -> bool:
@@ -361,8 +411,12 @@ def _is_language(info: str) -> bool:
         return False
 
 
-def _letters(text: str) -> Counter[str]:
-    return Counter(filter(str.isalnum, text))
+_READ: Final = re.compile(r"[^\W_]+|(?:(?<=[^\W_])|(?<=/))[*~_\\]+(?=[^\W_]|/)")
+"""Letters and digits, and what may be no emphasis: the stars of ``5*3*2`` and ``build/*tmp*/cache``."""
+
+
+def _letters(text: str) -> str:
+    return "".join(_READ.findall(text))
 
 
 def _code(text: str, language: str, theme: Any) -> Syntax:

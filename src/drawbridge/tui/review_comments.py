@@ -123,7 +123,7 @@ class Writing:
     """What a person writes: a new comment, or other words for a draft (``comment_id``).
 
     ``part``: the key of the one at which it was begun; ``offset``: of its first line from the hunk's first one on its side, so
-    that it follows the hunk. ``suggestion``: instead of the lines; None: none.
+    that it follows the hunk. ``suggestion``: instead of the lines; None if there is none.
     """
 
     id: str
@@ -283,7 +283,7 @@ def answers(parts: Iterable[Part]) -> dict[str, list[Part]]:
 
 def _answered_words(part: Part, comments: Mapping[str, Comment]) -> str:
     known = [comments[id] for id in (part.hunk or {}).get("answers", ()) if id in comments]
-    return f"Answers: {' · '.join(map(review_words.short_words, known))}" if known and not part.is_gone else ""
+    return f"In answer to: {' · '.join(map(review_words.short_words, known))}" if known and not part.is_gone else ""
 
 
 def _remark(comment: Comment, change: Writing | None, answering: Sequence[Part], me: str) -> Remark:

@@ -14,16 +14,16 @@ CONTEXT: Final = 3
 MARKED: Final = 200
 """Pairs of lines whose words are compared."""
 
-VIEW_ONLY: Final = "View only. Decide on another device."
+VIEW_ONLY: Final = "View only. Decide from another device."
 
 
-COMMENTS_ONLY: Final = "You can comment here. Decide on another device."
+COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 
 
 class Part(NamedTuple):
     """What is decided as one: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: the person's own text if the hunk is not in the review any more; the text is still shown.
+    ``draft``: the person's own text if the hunk is no longer in the review; the text is still shown.
     """
 
     key: str
@@ -166,9 +166,9 @@ def highest(file: File) -> int:
 def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
     """Why these can't be decided at once; empty if they can. ``more``: files that were not sent."""
     if more or any(part.hunk is None for part in shown):
-        return "All can’t be decided at once: some changes are not shown here."
+        return "You can’t decide on all at once: some changes are not shown here."
     if any(part.key in drafts for part in shown):
-        return "Finish or discard your edit to decide about all at once."
+        return "Finish or discard your edit to decide on all at once."
     return ""
 
 

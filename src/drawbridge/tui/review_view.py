@@ -226,7 +226,7 @@ class ReviewView(ScrollView, can_focus=True):
     # What is shown.
 
     def show(self, parts: Sequence[Part], words: str = "", remarks: Mapping[str, Remarks] | None = None) -> None:
-        """``words``: below the last part. ``remarks``: the comments of the parts, by key; None: as before."""
+        """``words``: below the last part. ``remarks``: the comments of the parts, by key; None if unchanged."""
         before = [part.key for part in self._parts]
         self._parts, self._words = parts, words
         self._remarks = self._remarks if remarks is None else remarks
@@ -240,7 +240,7 @@ class ReviewView(ScrollView, can_focus=True):
             self.choice = None  # its lines are others now
 
     def put_texts(self, texts: Mapping[str, str]) -> None:
-        """The present texts of files, by path: the lines around their hunks are shown."""
+        """The current texts of files, by path: the lines around their hunks are shown."""
         self._texts = texts
         self._lay_out(self._place(self.current))
 
@@ -420,6 +420,8 @@ class ReviewView(ScrollView, can_focus=True):
         shown = self.content_region.intersection(place.clip)
         if not shown.width or shown.width < self._width or not self.screen.is_active:
             return
+        if self.app.animator.is_being_animated(self, "scroll_y"):
+            return  # what an animation passes was not read
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         for at in indices:

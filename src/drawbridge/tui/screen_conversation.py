@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static, TextArea
 
 from drawbridge.tui import wording
-from drawbridge.tui.approval_view import ApprovalView
+from drawbridge.tui.approval_view import READING_SECONDS, ApprovalView
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
@@ -70,6 +71,8 @@ class ConversationScreen(Screen[None]):
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None
+        self._cancels_since: float | None = None
+        """Since when the key for a stop cancels what the project continues for; None: it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -101,6 +104,10 @@ class ConversationScreen(Screen[None]):
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or not self._is_there:
             return
+        if not self._cancels:
+            self._cancels_since = None
+        elif self._cancels_since is None:
+            self._cancels_since = time.monotonic()
         self._painter.me = self._client.name
         if project is not None:
             self._painter.root = project["path"]
@@ -117,7 +124,7 @@ class ConversationScreen(Screen[None]):
         self._expect_review(conversation)
         self.tick()
         card = self.card
-        waits = wording.resumes_at(self._client.project or {})
+        waits = wording.waits_until(self._client.project or {})
         keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
         if keys != self._keys:  # the line of keys is only rebuilt when the keys change
             self._keys = keys
@@ -129,7 +136,7 @@ class ConversationScreen(Screen[None]):
         if conversation is None or project is None or not self._is_there:
             return
         run = conversation.run
-        words, colour = _status(conversation, project)
+        words, color = _status(conversation, project)
         parts = [
             "in a terminal" if project.get("desk") and "terminal" not in words else "",
             _since(run),
@@ -143,9 +150,9 @@ class ConversationScreen(Screen[None]):
         review = self._client.reviews.open(conversation.id)
         self.query_one("#status", Static).update(
             Content.assemble(
-                (f"● {words}", colour),
+                (f"● {words}", color),
                 (f" · Review: {review.words} (v: open)" if review else "", "$accent"),
-                ("".join(f" · {part}" for part in parts if part), colour),
+                ("".join(f" · {part}" for part in parts if part), color),
                 (
                     f"  {wording.one_line(mode)}",
                     "$no" if mode == wording.MODES["bypassPermissions"] or project.get("asks") is False else "$soft",
@@ -237,7 +244,7 @@ class ConversationScreen(Screen[None]):
             case "accept" | "reject" | "edit" | "always":
                 return card is not None and card.may_answer and not card.is_settled
             case "stop":
-                goes_on = conversation and (conversation.run or wording.resumes_at(self._client.project or {}))
+                goes_on = conversation and (conversation.run or wording.waits_until(self._client.project or {}))
                 return bool(goes_on) and self._client.may("agent_interrupt") and not in_terminal
             case "stop_all":
                 running = conversation and (conversation.run or conversation.queue)
@@ -259,23 +266,38 @@ class ConversationScreen(Screen[None]):
         return True
 
     def action_accept(self) -> None:
-        self._decide("accept")
+        if self.card is not None:
+            self.card.decide("accept")
 
     def action_always(self) -> None:
-        self._decide("always")
+        if self.card is not None:
+            self.card.decide("always")
 
     def action_edit(self) -> None:
-        self._decide("edit")
+        if self.card is not None:
+            self.card.decide("edit")
 
     def action_reject(self) -> None:
-        self._decide("reject")
+        if self.card is not None:
+            self.card.decide("reject")
 
-    def _decide(self, how: str) -> None:
-        if self.card is not None and self.card.is_ready:
-            getattr(self.card, how)()
+    @property
+    def _cancels(self) -> bool:
+        """Whether a stop cancels what the project continues for, since no run is active."""
+        is_running = self._client.conversation is not None and self._client.conversation.run
+        return not is_running and wording.is_scheduled(self._client.project or {})
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether this has been so for a moment: a key that comes sooner was meant for the run."""
+        return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        do(self, self._client.command("agent_interrupt"))
+        """Stops the run. Without one it cancels what the project continues for: a stop alone would leave a schedule."""
+        if self._cancels and not self.may_cancel:
+            self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
+            return
+        do(self, self._client.command("agent_interrupt", {"schedule": True} if self._cancels else {}))
 
     def action_stop_all(self) -> None:
         """Stops the run, and removes the prompts that wait."""
@@ -370,7 +392,7 @@ def _mode(project: Project) -> str:
 
 
 def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
-    """The project's current state, as in the list of projects, and its colour."""
+    """The project's current state, as in the list of projects, and its color."""
     if conversation.open:
         return "Needs you", "$wait"
     if desk := project.get("desk"):
@@ -386,8 +408,9 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         return "Thinking" if conversation.thinking else "Working", "$accent"
     if problem := project.get("problem"):
         return wording.one_line(problem), "$no"
-    if until := wording.resumes_at(project):
-        return f"Resumes at {until} (s: cancel)", "$soft"
+    if waits := wording.waits_until(project):
+        ends_tasks = wording.is_scheduled(project) and conversation.agent.get("tasks")
+        return f"{waits} (s: cancel schedule and tasks)" if ends_tasks else f"{waits} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
         return "Last run failed", "$no"
     return "Ready", "$soft"

@@ -1,4 +1,4 @@
-"""The review of a project: what its runs have changed, and each way to decide about it."""
+"""The review of a project: what its runs have changed, and each way to decide on it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ one before it."""
 REPEAT_SECONDS: Final = 0.15
 """The longest time between two keys of one that is held down."""
 
-EMPTY: Final = "What the agent’s runs change is shown here until somebody has decided about it."
+EMPTY: Final = "Changes made by the agent’s runs are shown here until somebody decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
-UNSEEN: Final = "There is more below: Space shows it. You can decide about this change once you have seen all of it."
+UNSEEN: Final = "There is more below: Space shows it. You can decide on this change once you have seen all of it."
 
 
 class ReviewScreen(Screen[None]):
@@ -236,7 +236,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the hunk that is being edited is not in the review any more."""
+        """Whether the hunk that is being edited is no longer in the review."""
         return self._editing is not None and all(part.key != self._editing or part.is_gone for part in self._parts)
 
     @property
@@ -306,11 +306,10 @@ class ReviewScreen(Screen[None]):
         """Below the last change, if some were not sent."""
         if not self._more:
             return ""
-        more = f"{counted(self._more, 'more file')} {'does' if self._more == 1 else 'do'} not fit here. Decide about these "
-        return more + "changes first; the others come after them."
+        return f"{counted(self._more, 'more file')} will follow. Decide on these changes first."
 
     def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """The parts, and the person's edits of hunks that are not in the review any more, each behind its file's parts."""
+        """The parts, and the person's edits of hunks that are no longer in the review, each behind its file's parts."""
         found = list(parts)
         gone = {key: (draft.path, draft.text) for key, draft in self._drafts.items() if key not in now}
         for one in self._commenting.writings:
@@ -326,7 +325,7 @@ class ReviewScreen(Screen[None]):
         """Who has changed the review, if it was one person."""
         names = {self._client.called(told) if told.get("by") else "" for told in news}
         [name] = names if len(names) == 1 else [""]
-        return f"{name} decided about this review." if name else "The review has changed."
+        return f"{name} made decisions in this review." if name else "The review has changed."
 
     def on_review_view_looked(self, event: ReviewView.Looked) -> None:
         event.stop()
@@ -422,7 +421,7 @@ class ReviewScreen(Screen[None]):
         if part is None or not self._is_ready or self._is_refused(decision):
             return
         if part.is_gone:
-            self._say("There is nothing to decide any more: d discards your edit.")
+            self._say("There is nothing left to decide: d discards your edit.")
         elif self._is_shown(part):
             if part.hunk is not None:
                 self._send({"hunks": [part.hunk["id"]], "decision": decision}, part.key)
@@ -601,7 +600,7 @@ class ReviewScreen(Screen[None]):
         elif self._view.choice is not None:
             self.action_write()
         elif not self._view.choose():
-            self._say("This change has no lines that could be commented on.")
+            self._say("This change has no lines that can be commented on.")
         else:
             self._note = ""
             self._draw()
@@ -658,7 +657,8 @@ class ReviewScreen(Screen[None]):
                     self._draw()
                     self.run_worker(self._send_comments(version, count))
 
-            words = "The agent gets them together, as one prompt." if count > 1 else "The agent gets it as a prompt."
+            what = "them together, as one prompt" if count > 1 else "it as a prompt"
+            words = f"The agent will get {what}."
             self.app.push_screen(ConfirmDialog(f"Send {counted(count, 'comment')}?", words, "Send"), answered)
 
     async def _send_comments(self, version: str, count: int) -> None:

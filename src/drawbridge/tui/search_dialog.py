@@ -60,8 +60,12 @@ class SearchDialog(ModalScreen[int | None]):
         options.clear_options()
         options.add_options([Option(_line(one)) for one in self._found])
         options.display = bool(self._found)
-        building = "The index is still being built: there may be more." if answer.get("building") else HINT
-        self.query_one(".hint", Static).update(Content(building if self._found else "Nothing found."))
+        if answer.get("building"):
+            more = "The index is still being built: there may be more."
+            hint = more if self._found else "Nothing found yet: the index is still being built."
+        else:
+            hint = HINT if self._found else "Nothing found."
+        self.query_one(".hint", Static).update(Content(hint))
         if self._found:
             options.highlighted = 0
             options.focus()

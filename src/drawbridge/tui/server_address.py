@@ -53,11 +53,11 @@ class Finder:
         self._ca = ca
         self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
         if ca is not None and fingerprint is not None:
-            raise BadSetting("--ca and --fingerprint can't be combined. Nothing was sent.")
+            raise BadSetting("--ca and --fingerprint can't be combined.")
         if self._token_file is None and self._url is not None and not is_here(self._url):
             raise BadSetting(
-                f"The server at {self._url} is not on this machine: its token is needed. Nothing was sent; "
-                "name the file that contains it with --token-file."
+                f"The server at {self._url} is not on this machine: its token is needed. Name the file that contains "
+                "it with --token-file."
             )
 
     def find(self) -> ServerAddress:
@@ -86,7 +86,7 @@ class Finder:
             try:
                 context.load_verify_locations(cafile=trusted)
             except (OSError, ssl.SSLError):
-                raise BadSetting(f"{trusted} contains no PEM certificate. Nothing was sent.") from None
+                raise BadSetting(f"{trusted} does not contain a PEM certificate.") from None
         return context
 
 
@@ -104,12 +104,10 @@ def _checked_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise BadSetting(f"--url {url} is not the address of a server, such as wss://HOST:8443/ws. Nothing was sent.")
+        raise BadSetting(f"--url {url} is not a server's address, such as wss://HOST:8443/ws.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
     if scheme == "ws" and not is_here(address):
-        raise BadSetting(
-            f"--url {url} would send the token over the network unencrypted. Nothing was sent; use wss://."
-        )
+        raise BadSetting(f"--url {url} would send the token over the network unencrypted. Use wss:// instead.")
     return address
 
 
@@ -117,7 +115,7 @@ def _checked_fingerprint(given: str) -> str:
     text = given.strip().upper().removeprefix("SHA-256").strip(" ,=")
     text = text if ":" in text else ":".join(text[at : at + 2] for at in range(0, len(text), 2))
     if not FINGERPRINT.fullmatch(text):
-        raise BadSetting("--fingerprint must be the SHA-256 that `drawbridge serve` shows, 86:EE:… Nothing was sent.")
+        raise BadSetting("--fingerprint must be the SHA-256 fingerprint that `drawbridge serve` shows, such as 86:EE:…")
     return text
 
 
@@ -145,11 +143,11 @@ def _token(path: Path, *, named: bool) -> str:
     except FileNotFoundError:
         if not named:
             return ""
-        raise BadSetting(f"There is no file {path} with a token. Nothing was sent.") from None
+        raise BadSetting(f"The token file {path} does not exist. Name the right one with --token-file.") from None
     except (OSError, UnicodeDecodeError) as error:
         why = (
             "it does not contain a token"
             if isinstance(error, UnicodeDecodeError)
             else (error.strerror or str(error)).lower()
         )
-        raise BadSetting(f"The token can't be read from {path}: {why}. Nothing was sent.") from None
+        raise BadSetting(f"The token can't be read from {path}: {why}.") from None

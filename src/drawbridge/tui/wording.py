@@ -28,6 +28,7 @@ OUTCOMES: Final = {
     "interrupted": "Stopped",
 }
 STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
+SCHEDULED: Final = "Scheduled until"
 TERMINAL_STATES: Final = {
     "working": "Working in terminal",
     "waiting": "Waiting in terminal",
@@ -109,6 +110,13 @@ def day(timestamp: str) -> str:
     return f"{local.day} {local:%b %H:%M}"
 
 
+def clock_or_day(timestamp: str) -> str:
+    """ "09:41" of today, "21 Nov 09:41" of another day, here."""
+    found = when(timestamp)
+    is_today = found is not None and found.astimezone().date() == datetime.now().astimezone().date()
+    return clock(timestamp) if is_today else day(timestamp)
+
+
 def ago(timestamp: str, now: datetime) -> str:
     found = when(timestamp)
     if found is None:
@@ -127,7 +135,7 @@ def ago(timestamp: str, now: datetime) -> str:
 def project_state(project: Mapping[str, Any]) -> str:
     waiting = len(project.get("approvals") or ())
     if waiting:
-        return "Needs you" if waiting == 1 else f"{waiting} approvals needed"
+        return "Needs you" if waiting == 1 else f"{waiting} requests need you"
     if desk := project.get("desk"):
         if desk.get("in_terminal"):
             return "Waiting in terminal"
@@ -138,8 +146,8 @@ def project_state(project: Mapping[str, Any]) -> str:
         return TERMINAL_STATES.get(desk.get("state", ""), "In a terminal")
     if project.get("problem") and project.get("state") != "EXECUTING":
         return one_line(project["problem"])
-    if until := resumes_at(project):
-        return f"Resumes at {until}"
+    if waits := waits_until(project):
+        return waits
     return STATES.get(project.get("state", ""), str(project.get("state", "")))
 
 
@@ -148,13 +156,26 @@ def listed_state(project: Mapping[str, Any]) -> str:
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     is_idle = words == STATES["IDLE"] or (project.get("desk") and words == TERMINAL_STATES["finished"])
+    if files and words.startswith(SCHEDULED):
+        return f"{counted(files, 'file')} to review · {words[0].lower()}{words[1:]}"
     return f"{counted(files, 'file')} to review" if files and is_idle else words
 
 
-def resumes_at(project: Mapping[str, Any]) -> str:
-    """When a project that a rate limit has stopped resumes by itself; empty if it does not, or is running."""
-    until = project.get("continues_at") if project.get("state") != "EXECUTING" else None
-    return clock(until) if until else ""
+def waits_until(project: Mapping[str, Any]) -> str:
+    """What an idle project continues by itself for, with the time: a rate limit has stopped it, or its agent has scheduled
+    something. Empty if it does not."""
+    if project.get("state") == "EXECUTING":
+        return ""
+    if resumes := project.get("continues_at"):
+        return f"Resumes at {clock(resumes)}"
+    return f"{SCHEDULED} {clock_or_day(project['scheduled_until'])}" if is_scheduled(project) else ""
+
+
+def is_scheduled(project: Mapping[str, Any]) -> bool:
+    """Whether an idle project continues only because its agent has scheduled something."""
+    return bool(
+        project.get("state") != "EXECUTING" and not project.get("continues_at") and project.get("scheduled_until")
+    )
 
 
 def lifted(until: str, now: datetime) -> str:

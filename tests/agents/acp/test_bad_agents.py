@@ -63,7 +63,7 @@ async def test_a_line_without_an_end_ends_the_agent(project: Path) -> None:
     async with session(bad("long_line"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
-        assert "a line of more than 32 MB" in (done.error or "")
+        assert "a line longer than 32 MB" in (done.error or "")
         await warm.heard.next(Exited)
 
 

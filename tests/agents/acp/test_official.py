@@ -120,7 +120,7 @@ async def test_an_interrupted_turn_ends_as_that_and_the_next_one_works(project: 
         assert await told(warm, "say again") == ["again"]
 
 
-async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> None:
+async def test_an_interrupt_takes_the_open_question_with_it(project: Path, waits: list[bool]) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/poem.txt|new")
         asked = await warm.asked()
@@ -131,6 +131,7 @@ async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> No
         assert words(warm.heard) == ["I was told: cancelled"]
         assert not warm.process.busy
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
+    assert waits == [True, False]
 
 
 @pytest.mark.thorough
@@ -178,7 +179,9 @@ async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
             await warm.process.set_mode(mode)
             assert await told(warm, "mode_is") == [own]
         for mode in ("yolo", "dontAsk", "nonsense"):
-            with pytest.raises(AgentRefused, match=f"no mode {mode}; it has: ask, auto-edit, plan, yolo"):
+            with pytest.raises(
+                AgentRefused, match=f"does not offer the mode {mode}. Available: ask, auto-edit, plan, yolo"
+            ):
                 await warm.process.set_mode(mode)
         assert await told(warm, "mode_is") == ["yolo"]
 
@@ -188,7 +191,7 @@ async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Pat
     async with session(official(), project, Options(permission_mode="yolo")) as warm:
         done = await warm.turn("say Hello")
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
-        assert (done.error or "").startswith("options.permission_mode: The official agent has no mode yolo")
+        assert (done.error or "").startswith("options.permission_mode: The official agent does not offer the mode ")
         await warm.heard.next(Exited)
 
 

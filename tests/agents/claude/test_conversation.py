@@ -16,6 +16,7 @@ from drawbridge.agents.base import (
     AskedBy,
     Attachment,
     Decision,
+    DirectoryChanged,
     Exited,
     ModeChanged,
     Question,
@@ -233,7 +234,7 @@ def test_an_attachment_that_the_agent_can_not_read_ends_the_turn_before_it_began
     (ended,) = stream.all(TurnEnded)
     assert (ended.ok, ended.code) == (False, "VALIDATION_FAILED")
     assert ended.error is not None
-    assert "film.mp4 (video/mp4) is neither a picture" in ended.error
+    assert "film.mp4 (video/mp4) is neither an image" in ended.error
     assert stream.told() == []
     assert not stream.conversation.turn_open
 
@@ -266,12 +267,12 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue.",
+            "The agent reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue.",
         ),
         (
             {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
+            "The agent reached its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
         ),
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
@@ -508,7 +509,7 @@ def test_everything_open_is_closed_when_the_process_is_gone() -> None:
         QuestionCancelled("q1", "The agent has ended"),
         TurnEnded(
             ok=False,
-            error="The agent ended with exit code 3 before it was done: Trace\nSomething broke.",
+            error="The agent exited with code 3 before it was done: Trace\nSomething broke.",
             code="EXECUTION_FAILED",
         ),
         Exited(3, "Trace\nSomething broke."),
@@ -523,10 +524,10 @@ def test_between_two_prompts_its_end_is_only_told() -> None:
 @pytest.mark.parametrize(
     ("code", "stderr", "junk", "fault", "error"),
     [
-        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a message."),
-        (0, "", b"Segmentation fault", None, "The agent ended with exit code 0 before it was done: Segmentation fault"),
-        (-15, "noise", b"", "The agent said too much, and was ended.", "The agent said too much, and was ended."),
-        (1, "\n".join("abcdefg"), b"", None, "The agent ended with exit code 1 before it was done: c\nd\ne\nf\ng"),
+        (-9, "", b"", None, "The agent was killed by signal 9 before it was done, without a message."),
+        (0, "", b"Segmentation fault", None, "The agent exited with code 0 before it was done: Segmentation fault"),
+        (-15, "noise", b"", "The agent said too much, and was stopped.", "The agent said too much, and was stopped."),
+        (1, "\n".join("abcdefg"), b"", None, "The agent exited with code 1 before it was done: c\nd\ne\nf\ng"),
     ],
 )
 def test_the_death_of_an_agent_is_explained(code: int, stderr: str, junk: bytes, fault: str | None, error: str) -> None:
@@ -662,3 +663,33 @@ def test_what_is_not_text_is_left_out_of_a_question() -> None:
     stream.ask(agent_id=7, decision_reason={"type": "x"}, blocked_path=["/"])
     [question] = stream.all(Question)
     assert (question.asked_by, question.reason, question.blocked_path) == (None, None, None)
+
+
+def test_the_directory_in_which_it_works_is_reported() -> None:
+    stream = Stream()
+
+    def moves() -> list[str]:
+        return [event.directory for event in stream.all(DirectoryChanged)]
+
+    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    assert moves() == ["/p"]
+    stream.say(
+        type="user", message={}, tool_use_result={"worktreePath": "/p/.claude/worktrees/wt", "message": "Created"}
+    )
+    assert moves()[1:] == ["/p/.claude/worktrees/wt"]
+    stream.say(
+        type="user", message={}, tool_use_result={"worktreePath": "/p/.claude/worktrees/wt", "restoredCwd": "/p"}
+    )
+    for odd in ('"worktreePath"', {"worktreePath": 1}, {"worktreePath": "relative"}, ["worktreePath"]):
+        stream.say(type="user", message={}, tool_use_result=odd)
+    assert moves()[2:] == ["/p"]
+
+
+def test_a_worktree_of_a_subagent_is_not_where_the_agent_works() -> None:
+    stream = Stream()
+    there = {"worktreePath": "/p/.claude/worktrees/agent-a1"}
+    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.say(type="user", message={}, tool_use_result={**there, "status": "completed", "agentId": "a1"})
+    stream.say(type="user", message={}, tool_use_result=there, parent_tool_use_id="toolu_1")
+    assert [event.directory for event in stream.all(DirectoryChanged)] == ["/p"]

@@ -92,7 +92,7 @@ def test_denied_goes_with_the_persons_words() -> None:
         "behavior": "deny",
         "message": "Not now \ufffd",
     }
-    assert "said no" in answered(Decision(allow=False))["message"]
+    assert "rejected this" in answered(Decision(allow=False))["message"]
 
 
 RULES = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}], "behavior": "allow"}

@@ -115,6 +115,34 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
     await eventually(lambda: not lives(pid) and not lives(command), "the end of both")
 
 
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
+    project: Path, model: MessagesStub
+) -> None:
+    """By itself it takes the end of its input as a denial, and asks its model what to do then."""
+    model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
+    server = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).parents[1] / "server_to_kill.py"),
+        "Touch it",
+        str(project),
+        str(programs.claude()),
+        "unanswered",
+        env=claude_rig.environment(model),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    pid = int(await server.stdout.readline())
+
+    server.kill()
+    await server.communicate()
+
+    await eventually(lambda: not lives(pid), "its end")
+    assert len(model.requests) == 1
+    assert not (project / "log").exists()
+
+
 async def command_of(claude: int) -> int:
     """The ``tail`` that it runs."""
     found: list[int] = []
@@ -224,7 +252,7 @@ async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: Me
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
     assert done.error == (
-        "Claude Code stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue."
+        "Claude Code reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue."
     )
 
 
@@ -234,7 +262,7 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
     async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
         done = await warm.turn("Read it")
     assert done.error is not None
-    assert done.error.startswith("Claude Code stopped at its budget: Reached maximum budget ($0.0001)")
+    assert done.error.startswith("Claude Code reached its budget: Reached maximum budget ($0.0001)")
 
 
 @pytest.mark.thorough
@@ -255,7 +283,7 @@ async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
         model.will_say(*[read(project / "poem.txt")] * 5)
         over = await third.turn("Read it")
     assert over.error is not None
-    assert over.error.startswith("Claude Code stopped at its budget")
+    assert over.error.startswith("Claude Code reached its budget")
     assert over.cost_usd == pytest.approx(one)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.agents.claude import sessions
+from drawbridge.agents.claude import earlier, sessions
 from drawbridge.server.auth.devices import Devices
 from tests.server.processes import serving
 from tests.server.wire_client import connected
@@ -69,12 +70,34 @@ def test_a_later_change_of_directory_is_ignored(tmp_path: Path) -> None:
     assert not sessions.known(tmp_path / "site/a", ONE)
 
 
+@pytest.mark.parametrize("worktree", [".claude/worktrees/fix", "../fix"], ids=["created", "elsewhere"])
+def test_a_conversation_that_has_moved_to_a_worktree_is_found(tmp_path: Path, worktree: str) -> None:
+    """Claude Code moves its file to the directory of the worktree's conversations."""
+    project = tmp_path / "project"
+    conversation(Path(os.path.normpath(project / worktree)), ONE, [*lines(project, "Fix it"), *lines(worktree)])
+    assert sessions.known(project, ONE)
+    assert sessions.title(project, ONE) == "Fix it"
+    assert not sessions.known(tmp_path / "another", ONE)
+    listed = [one.session_id for one in sessions.listed(project, 10)]
+    assert listed == ([ONE] if worktree.startswith(".claude") else []), "not all of the machine's files are read"
+
+
 def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
     """The directory is behind the prompt in its line."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))
     assert sessions.known(tmp_path, ONE)
     [found] = sessions.listed(tmp_path, 10)
     assert found.title == "x" * sessions.LONGEST_TITLE
+
+
+def test_a_directory_with_a_very_long_path_has_no_conversation(config: Path) -> None:
+    """The name of the CLI's folder for it is longer than a file system allows."""
+    (config / "projects").mkdir(parents=True)
+    path = Path("/", *["x" * 100] * 5)
+    assert not sessions.known(path, ONE)
+    assert sessions.title(path, ONE) is None
+    now = datetime.now(UTC)
+    assert earlier.messages(path, ONE, after=now, before=now, end=None, limit=1, size=1).messages == ()
 
 
 def test_a_linked_directory_is_the_same(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ async def test_denied_it_leaves_the_file_as_it_is(demo: Session, project: Path) 
     ended = await decide(demo, question, Decision(allow=False, message="It shines already."))
     assert ended.ok
     assert (project / "README.md").read_text() == README
-    assert demo.heard.words.endswith("All right, `README.md` stays as it is. You told me: “It shines already.”")
+    assert demo.heard.words.endswith("All right, `README.md` stays as it is. You wrote: “It shines already.”")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
         done = await demo.ended()
 
         assert (done.ok, done.interrupted) == (False, True)
-        assert demo.heard.words.startswith("On")
+        assert demo.heard.words.startswith("I")
         assert (await demo.turn("/quick")).ok
 
 
@@ -194,7 +194,7 @@ async def test_it_goes_on_where_it_was(project: Path) -> None:
     async with session(hasty(), project, resume=True) as demo:
         question = await asked(demo, "More")
         ended = await decide(demo, question, Decision(allow=True))
-    assert demo.heard.words.startswith("We continue where we stopped. You said: “More”.")
+    assert demo.heard.words.startswith("We continue where we left off. You said: “More”.")
     assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
 
 
@@ -213,7 +213,7 @@ async def test_it_fails_when_told_to(demo: Session) -> None:
 async def test_it_crashes_when_told_to(demo: Session) -> None:
     ended = await demo.turn("/crash")
     assert ended.error == (
-        "The demo agent ended with exit code 3 before it was done: The demo agent crashed, as it was told to."
+        "The demo agent exited with code 3 before it was done: The demo agent crashed, as it was told to."
     )
 
 

@@ -181,7 +181,7 @@ async def test_a_stored_file_is_read_without_a_question(project: Path, model: Ge
 
 async def test_a_path_with_a_comma_is_none_for_it(project: Path, model: GeminiStub) -> None:
     launch = Launch(str(project), "", options=Options(add_dirs=("/a,b",)))
-    with pytest.raises(AgentUnusable, match="no path that contains a comma"):
+    with pytest.raises(AgentUnusable, match="does not accept paths that contain a comma"):
         await gemini.agent(model).start(launch, lambda event: None)
 
 

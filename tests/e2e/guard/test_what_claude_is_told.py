@@ -15,7 +15,7 @@ from .test_claude_edits import type_a_line
 from .workstation import GuardedWorkstation
 
 POEM = "one\ntwo\nthree\nfour\n"
-SELECTED = "Selected by the person in"
+SELECTED = "Selected by the user in"
 UNSAVED = "Files with unsaved changes in an editor"
 
 
@@ -96,7 +96,7 @@ def test_unsaved_files_are_named_when_a_session_begins_and_with_a_prompt(rig: Gu
 
     told = rig.ask_claude(text("I see."))
 
-    assert told.count(f"{UNSAVED} (the files on disk are older than what the person sees):\n- {poem} (Neovim") == 2
+    assert told.count(f"{UNSAVED} (the files on disk are older than what the user sees):\n- {poem} (Neovim") == 2
     assert ".env" not in told
 
 

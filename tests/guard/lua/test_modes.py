@@ -50,7 +50,7 @@ async def test_a_mode_that_does_not_ask_is_shown(at: Workstation) -> None:
     await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
     line, asks = await shown(at)
     assert line == "◆ Claude (not asking)"
-    assert asks.startswith('no: Claude Code is in mode "auto"')
+    assert asks.startswith('no: Claude Code is in "auto" mode')
     await hooked(at, edit(str(at.folder / "a.py")), "default")
     assert await shown(at) == ("◆ Claude", 'yes: its mode is "default"')
 
@@ -60,7 +60,7 @@ async def test_a_write_in_a_mode_that_asks(at: Workstation) -> None:
     await hooked(at, recorded("claude", "UserPromptSubmit"), "default")
     state = BridgeState(4711, "token", CONNECTED, (os.getpid(),), unasked=CONNECTED)
     await at.editor.announce(state)
-    assert (await shown(at))[1].startswith("perhaps not: Claude Code wrote a file without asking")
+    assert (await shown(at))[1].startswith("possibly not: Claude Code wrote a file without asking")
 
 
 async def test_the_mode_of_another_agent_is_not_shown(at: Workstation) -> None:

@@ -39,11 +39,34 @@ test('the token is the first thing that is said, and nothing else before it was 
 });
 
 test('a refused token is not tried again', () => {
-  const { connection, timers, drop } = world();
+  const { connection, timers, hear, drop } = world();
   connection.start('wrong', 'Ada');
+  hear({ type: 'error', data: { code: 'UNAUTHORIZED', message: 'The token is wrong.' } });
   drop(4401);
   assert.equal(connection.state, 'refused');
   assert.equal(timers.length, 0);
+});
+
+test('a token that was not read in time is sent again', () => {
+  const { connection, sockets, timers, open, drop } = world();
+  connection.start('secret', 'Ada');
+  drop(4401);
+  assert.equal(connection.state, 'waiting');
+  timers.at(-1).act();
+  open();
+  assert.equal(connection.state, 'open');
+  assert.equal(sockets.at(-1).sent[0].data.token, 'secret');
+});
+
+test('a device that is paired keeps its token when the server closes for now', () => {
+  const { connection, sockets, timers, hear, open, drop } = world();
+  connection.pair('ABCD-EFGH', 'Phone');
+  sockets[0].onopen();
+  hear({ type: 'paired', data: { token: 'mine', client: 'Phone' } });
+  drop(1013);
+  timers.at(-1).act();
+  open();
+  assert.equal(sockets.at(-1).sent[0].data.token, 'mine');
 });
 
 test('after a break it waits longer each time, and starts over once it was open', () => {

@@ -117,7 +117,7 @@ test('what has no lines is said in words', () => {
   assert.equal(words(whole, { change: 'added', old_mode: null }), 'This is a new file. It is empty.');
   assert.match(words(whole, { binary: true }), /^The content of this file was changed\. Its content is not shown/);
   assert.match(words(whole, { change: 'deleted', old_mode: '120000', new_mode: null }), /it was a symbolic link/);
-  assert.match(words(whole, { new_mode: '120000' }), /was a regular file, and is a symbolic link now/);
+  assert.match(words(whole, { new_mode: '120000' }), /was a regular file and is now a symbolic link/);
   assert.match(model.wordsOf(file('f', [], { too_large: true })), /too large to show/);
   assert.equal(model.titleOf(hunk('a', { new_start: 3, added: 'a\nb\n' })), 'Lines 3–4');
   assert.equal(model.titleOf(hunk('a', { old_start: 3, added: '' })), 'Line 3 (removed)');
@@ -285,7 +285,7 @@ test('who decided a hunk first is said where it was', async () => {
   await server.refuses(1, 'HUNK_GONE', { gone: 'a', by: 'Phone', decision: 'undo' });
   await server.answers_(2, review('2', [file('f', [B])]));
   assert.deepEqual(keysOf(found), ['(a)', 'b']);
-  assert.equal(found.of('a').note.value, 'Phone already undid this change. Nothing was changed.');
+  assert.equal(found.of('a').note.value, 'Phone already undid this change.');
   found.close(found.parts.value[0]);
   assert.deepEqual(keysOf(found), ['b']);
 });
@@ -297,7 +297,7 @@ test('news that comes before the refusal leave the hunk in its place', async () 
   await server.answers_(2, review('2', [file('f', [B])]));
   assert.deepEqual(keysOf(found), ['(a)', 'b']);
   await server.refuses(1, 'HUNK_GONE', { gone: 'a', by: 'Phone', decision: 'edit' });
-  assert.equal(found.of('a').note.value, 'Phone already edited this change. Nothing was changed.');
+  assert.equal(found.of('a').note.value, 'Phone already edited this change.');
 });
 
 test('news of the own decision remove the hunk', async () => {
@@ -313,7 +313,7 @@ test('a clash names the files', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decide(found.parts.value[0], 'undo');
   await server.refuses(1, 'REVIEW_CLASH', { paths: ['f'] });
-  assert.match(found.of('a').note.value, /conflicts with what is at f now\. Nothing was changed\./);
+  assert.match(found.of('a').note.value, /conflicts with the current state of f\. Nothing was changed\./);
   await server.answers_(2, review('2', [file('f', [hunk('a'), B])]));
   assert.deepEqual(keysOf(found), ['a', 'b']);
 });
@@ -326,7 +326,7 @@ test('what is being typed outlives a decision of somebody else, and the page', a
   server.hears(changed('Phone'));
   await server.answers_(1, review('2', [file('f', [B])]));
   assert.deepEqual(keysOf(found), ['(a)', 'b']);
-  assert.deepEqual([found.of('a').draft.value, found.of('a').note.value], ['mine', 'Phone decided this change.']);
+  assert.deepEqual([found.of('a').draft.value, found.of('a').note.value], ['mine', 'Phone decided on this change.']);
   assert.equal(found.news.value, 'Phone decided 1 change.');
   found.dispose();
   const { found: again } = await opened([file('f', [B])]);
@@ -363,7 +363,10 @@ test('a review that has changed is loaded again, and said at its buttons', async
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decideAll('keep');
   await server.refuses(1, 'HUNK_GONE');
-  assert.match(found.of(ALL).note.value, /^The review has changed since you saw it\. Nothing was changed\./);
+  assert.match(
+    found.of(ALL).note.value,
+    /^The review has changed since you saw it, so your decision was not applied\./,
+  );
   assert.deepEqual(server.asked[2], ['review_get', {}]);
 });
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation } from '../../../web/src/state/conversation.ts';
-import { clock, liftedWords, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
+import { clock, liftedWords, listed, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
 import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 
 const NOW = new Date('2026-03-04T10:00:00Z');
@@ -11,7 +11,7 @@ const LATER = '2026-03-04T12:30:00Z';
 test('how a project stands is said in the word that matters most', () => {
   const said = (more) => standing({ approvals: [], state: 'IDLE', ...more }).words;
   assert.equal(said({ approvals: [{}], state: 'EXECUTING' }), 'Needs you');
-  assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 approvals needed');
+  assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 requests need you');
   assert.equal(said({ state: 'EXECUTING', continues_at: LATER }), 'Working');
   assert.equal(said({ state: 'ERROR', continues_at: LATER }), `Resumes at ${clock(LATER)}`);
   assert.equal(said({ state: 'ERROR' }), 'Last run failed');
@@ -21,6 +21,12 @@ test('how a project stands is said in the word that matters most', () => {
   assert.equal(said({ desk: { state: 'waiting', in_terminal: true } }), 'Waiting in terminal');
   assert.equal(said({ desk: { state: 'ended', continued_in: 'desk_x' } }), 'Continued in the background');
   assert.equal(said({ desk: { state: 'working', background_tasks: 1 } }), 'Working in the background');
+  assert.equal(said({ scheduled_until: LATER }), `Scheduled until ${clock(LATER)}`);
+  assert.equal(said({ state: 'EXECUTING', scheduled_until: LATER }), 'Working');
+  assert.equal(
+    listed({ approvals: [], state: 'IDLE', scheduled_until: LATER, review: { files: 2 } }).words,
+    `2 files to review · scheduled until ${clock(LATER)}`,
+  );
   assert.equal(said({}), 'Ready');
 });
 
@@ -33,6 +39,7 @@ test('a mode shows that its agent does not ask', () => {
 test('a limit has the time at which it resets', () => {
   assert.equal(liftedWords(LATER, NOW), `Limit resets at ${clock(LATER, NOW)}.`);
   assert.match(clock('2026-03-06T12:30:00Z', NOW), /^[^\d]+ \d/, 'another day has its name');
+  assert.match(clock('2026-03-11T12:30:00Z', NOW), /11/, 'the same weekday of the next week has its date');
   assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');
 });
 
@@ -66,7 +73,7 @@ test('a conversation begins late where its oldest record is not the first that t
   assert.ok(!conversation.beginsLate(undefined));
 });
 
-test('a state replaces the one before, with what it does not have any more', () => {
+test('a state replaces the one before, with what it no longer has', () => {
   const projects = new Projects();
   const state = (more) =>
     projects.take({
@@ -88,9 +95,9 @@ test('a warning about a project has its name and not its id', () => {
     type: 'project_list',
     data: { projects: [{ id: 'proj_1', path: '/home/ada/blog', approvals: [] }] },
   });
-  assert.equal(projects.named('The history of proj_1 takes 8 MB', 'proj_1'), 'The history of blog takes 8 MB');
-  assert.equal(projects.named('All takes 8 MB', undefined), 'All takes 8 MB');
-  assert.equal(projects.named('The history of proj_2 takes 8 MB', 'proj_2'), 'The history of proj_2 takes 8 MB');
+  assert.equal(projects.named('The history of proj_1 uses 8 MB', 'proj_1'), 'The history of blog uses 8 MB');
+  assert.equal(projects.named('All uses 8 MB', undefined), 'All uses 8 MB');
+  assert.equal(projects.named('The history of proj_2 uses 8 MB', 'proj_2'), 'The history of proj_2 uses 8 MB');
 });
 
 test('only modes that the server accepts are offered', () => {

@@ -306,7 +306,7 @@ async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: d
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         changed = {"updated_input": more} if more else {}
-        with pytest.raises(ClientError, match="have no answers") as refused:
+        with pytest.raises(ClientError, match="answers to the questions are missing") as refused:
             await server.does(phone, "permission_response", project, **answer, **changed)
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input")
         assert process.answers == []

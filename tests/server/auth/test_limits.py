@@ -9,6 +9,7 @@ import json
 import logging
 import socket
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterator
 from itertools import count
@@ -41,6 +42,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.transport import tls_acceptor
 from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, PLACE_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
+from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until
 
 SOMEWHERE, ELSEWHERE = "203.0.113.5", "203.0.113.6"
@@ -181,7 +183,7 @@ async def test_wrong_codes_at_the_same_moment_are_counted_one_by_one(server: Ser
 
 async def outcome(entrance: Entrance, code: str, address: str) -> str:
     try:
-        await entrance.by_code(code, None, address)
+        await entrance.by_code(code, None, address, enters=True)
     except ClientError as error:
         return error.code
     return "paired"
@@ -253,6 +255,19 @@ async def many(server: Server, *addresses: str) -> AsyncIterator[list[ClientConn
         yield clients
 
 
+@contextlib.asynccontextmanager
+async def many_devices(server: Server, number: int) -> AsyncIterator[list[ClientConnection]]:
+    """One client of each of so many new devices, from different addresses."""
+    async with contextlib.AsyncExitStack() as stack:
+        clients = []
+        for one in range(number):
+            headers = {"X-Forwarded-For": f"198.51.100.{one}"}
+            headers["Authorization"] = f"Bearer {server.token(f'device {one}', 'view')}"
+            opened = connect(server.url, proxy=None, additional_headers=headers)
+            clients.append(await stack.enter_async_context(opened))
+        yield clients
+
+
 async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock: Clock) -> None:
     async with (
         serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
@@ -301,17 +316,62 @@ async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -
 async def test_places_are_kept_for_the_owner(tmp_path: Path, clock: Clock) -> None:
     async with (
         serving(tmp_path, crowd=ClientLimits(clients=8), proxies=["127.0.0.1"]) as server,
-        contextlib.AsyncExitStack() as stack,
+        many_devices(server, 7),
     ):
-        for number in range(7):
-            headers = {"X-Forwarded-For": f"198.51.100.{number}"}
-            headers["Authorization"] = f"Bearer {server.token(f'device {number}', 'view')}"
-            await stack.enter_async_context(connect(server.url, proxy=None, additional_headers=headers))
         another = server.token("another", "view")
         assert (await status(server, SOMEWHERE, another))[0] == 503
         assert await first_words(server, SOMEWHERE, auth(another)) == ("RESOURCE_LIMIT", 1013)
         async with many(server, ELSEWHERE):
             assert (await status(server, ELSEWHERE, OWNER))[0] == 503
+
+
+async def test_a_full_server_leaves_a_pairing_code_unused(tmp_path: Path, clock: Clock) -> None:
+    async with (
+        serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
+        many_devices(server, 4) as clients,
+    ):
+        code = devices.new_code(server.devices, "view", name="phone")
+        assert await first_words(server, SOMEWHERE, pair(code)) == ("RESOURCE_LIMIT", 1013)
+        assert "phone" not in [device.name for device in server.devices]
+        again = devices.new_code(server.devices, "view", name="tablet")
+        await clients[1].send(json.dumps(pair(again)))
+        async with asyncio.timeout(PATIENCE):
+            while json.loads(await clients[1].recv())["type"] != "paired":  # it has its place
+                pass
+        await clients[0].close()
+        await until(lambda: len(server.clients) == 3)
+        async with connected(server.url) as phone:
+            assert code_of(await phone.ask("pair", {"code": code})) == "paired"
+            assert code_of(await phone.ask("hello")) == "hello"
+
+
+async def test_a_place_is_kept_while_a_device_is_paired(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes the last place between the moment when its code is used up and the moment when it is let in."""
+    paired, goes_on = threading.Event(), threading.Event()
+    async with (
+        serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
+        many_devices(server, 3),
+    ):
+        pair_by = server.access.pair
+
+        def held(code: str, name: str | None) -> Any:
+            made = pair_by(code, name)
+            paired.set()
+            assert goes_on.wait(PATIENCE)
+            return made
+
+        monkeypatch.setattr(server.access, "pair", held)
+        another = server.token("another", "view")
+        async with connected(server.url) as phone:
+            await phone.send("pair", {"code": devices.new_code(server.devices, "view")})
+            assert await asyncio.to_thread(paired.wait, PATIENCE)
+            refused = await first_words(server, SOMEWHERE, auth(another))
+            goes_on.set()
+            assert refused == ("RESOURCE_LIMIT", 1013)
+            assert code_of(await phone.next()) == "paired"
+            assert code_of(await phone.ask("hello")) == "hello"
 
 
 # prompts

@@ -232,7 +232,7 @@ def test_of_a_command_who_may_approve_can_change_nothing(
 ) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
-    with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="needs the scope run"):
+    with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
         check_answer(phone, answer, asked(tool, given), updated)
 
 
@@ -243,7 +243,7 @@ def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
-    with pytest.raises(ClientError, match="needs the scope run"):
+    with pytest.raises(ClientError, match="requires the run scope"):
         check_answer(phone, answer, given, {"n": deep})
 
 

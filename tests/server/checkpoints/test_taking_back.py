@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.base import DirectoryChanged, TurnBegun
 from drawbridge.server.checkpoints import checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
@@ -18,7 +19,7 @@ from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests import programs
 from tests.server.checkpoints.rig import git
-from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.server.core_rig import Client, Process, Server, records, serving, settled
 from tests.waiting import until
 
 
@@ -203,3 +204,79 @@ async def test_a_large_file_with_a_filter_is_named_to_the_client(
             await server.does(phone, "run_revert", project, run_id=run)
         assert (refused.value.code, "poem.txt" in refused.value.text) == ("CHECKPOINT_NOT_FOUND", True)
         assert (directory / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_a_run_in_another_work_tree_says_so(tmp_path: Path) -> None:
+    """Its changes are not the project's, so without that they would seem to be none."""
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, before = await a_run(server, phone, line="two\n")
+        worktree = server.root / "one" / ".claude" / "worktrees" / "fix"
+        worktree.mkdir(parents=True)
+        (worktree / ".git").write_text("gitdir: elsewhere")
+        process = server.agent.latest
+        process.heard(DirectoryChanged(str(worktree)))
+        _, inside = await a_run(server, phone, line="")
+        process.heard(DirectoryChanged(str(server.root / "one" / "src")))
+        _, after = await a_run(server, phone, line="")
+
+        async def directory(run: str) -> str | None:
+            changes = (await server.does(phone, "run_changes", project, run_id=run))["data"]
+            found: str | None = changes.get("directory")
+            return found
+
+        assert [await directory(run) for run in (before, inside, after)] == [None, str(worktree), None]
+        assert [run.get("directory") for run in phone.updates("run_finished")] == [None, str(worktree), None]
+
+
+async def idle_in_a_worktree(server: Server, client: Client, project: str) -> tuple[Process, str]:
+    """The idle process of a project, whose agent works in another work tree, and the directory of that one."""
+    worktree = server.root / "one" / ".claude" / "worktrees" / "fix"
+    worktree.mkdir(parents=True)
+    (worktree / ".git").write_text("gitdir: elsewhere")
+    process = await server.running(client, project)
+    process.heard(DirectoryChanged(str(worktree)))
+    process.ends()
+    await settled()
+    return process, str(worktree)
+
+
+@pytest.mark.parametrize("end", ["killed", "crashed", "timed out"])
+async def test_a_run_in_another_work_tree_says_so_if_its_process_ends(tmp_path: Path, end: str) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process, worktree = await idle_in_a_worktree(server, phone, project)
+        if end == "timed out":
+            server.core.context.limits = Limits(checkpoints=False, idle_seconds=0.01)
+        await server.running(phone, project)
+        if end == "killed":
+            await server.does(phone, "agent_kill", project)
+        elif end == "crashed":
+            process.exit(1, "Out of memory")
+        await until(lambda: len(phone.updates("run_finished")) == 2, "the end of the run")
+        assert [run["directory"] for run in phone.updates("run_finished")] == [worktree] * 2
+
+
+async def test_a_run_that_the_agent_begins_itself_says_that_it_is_in_another_work_tree(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process, worktree = await idle_in_a_worktree(server, phone, project)
+        process.heard(TurnBegun())
+        process.exit(1, "Out of memory")
+        assert [run["directory"] for run in phone.updates("run_finished")] == [worktree] * 2
+
+
+async def test_a_run_that_is_refused_has_worked_in_no_other_work_tree(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:
+        project = await server.project(phone)
+        await idle_in_a_worktree(server, phone, project)
+        other = await server.running(phone, await server.project(phone, "two"))
+        await server.does(phone, "execute", project, prompt="go", options={"permission_mode": "acceptEdits"})
+        server.core.context.ceilings = Ceilings(modes=("default",))
+        other.ends()
+        await until(lambda: len(phone.updates("run_finished")) == 3, "the end of the run that is refused")
+        refused = phone.updates("run_finished")[-1]
+        assert (refused["code"], refused.get("directory")) == ("PERMISSION_DENIED", None)

@@ -63,7 +63,7 @@ async def not_pushed(one: Reviewed, **data: Any) -> ClientError:
 
 def reason(error: ClientError) -> str:
     assert error.code == "PUSH_BLOCKED"
-    assert str(error).endswith(("Nothing was pushed.", "Get the review again."))
+    assert str(error).startswith(("The branch can't be pushed: ", "No pull request can be created: "))
     return str((error.details or {})["reason"])
 
 
@@ -347,7 +347,7 @@ async def test_the_host_of_the_remote_chooses_the_program(tmp_path: Path) -> Non
         assert await chosen(GITHUB) == ("gh", "")
         assert await chosen("ssh://git@github.example.org:2222/ada/poems") == ("gh", "")
         assert await chosen("git@gitlab.com:ada/github-poems.git") == ("glab", "")
-        words = "gh and glab are installed, and code.example.org could be for either"
+        words = "both gh and glab are installed, and either could be right for code.example.org"
         assert await chosen("https://me:secret@code.example.org/ada/poems") == (None, words)
         git(one.directory, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
         git(one.directory, "checkout", "-q", "main")

@@ -158,7 +158,7 @@ def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
     ceilings = Ceilings(modes=("default", "plan"))
     assert remembered(beside) == [rule]
     check_allowed(ceilings, "Bash", beside, remember=True, usable=inside)
-    with pytest.raises(ClientError, match="the mode acceptEdits"):
+    with pytest.raises(ClientError, match="the acceptEdits mode"):
         check_allowed(ceilings, "Bash", alone, remember=True, usable=inside)
 
 

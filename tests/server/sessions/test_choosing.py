@@ -77,7 +77,7 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
-        assert process.modes == ["plan"], "it was chosen before, but does not hold any more"
+        assert process.modes == ["plan"], "it was chosen before, but no longer holds"
         assert told() == ["plan", "plan"]
         process.heard(ModeChanged("default"))
         assert told() == ["default", "default"]
@@ -111,6 +111,103 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
     async with serving(tmp_path) as server:
         later = await server.running(phone, project)
         assert later.launch.options.permission_mode == "acceptEdits"
+        later.ends()
+
+
+async def test_a_mode_allowed_for_a_session_is_not_that_of_the_next_one(tmp_path: Path) -> None:
+    """As when all edits are accepted for this session."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        former = process.launch.session_id
+        process.heard(ModeChanged("default"))
+        process.heard(ModeChanged("acceptEdits"))
+        process.ends()
+        await settled()
+        await server.does(phone, "agent_new_session", project)
+        await settled()
+        assert phone.updates("project_state")[-1].get("permission_mode", "default") == "default"
+        await server.does(phone, "execute", project, prompt="afresh")
+        afresh = await ran(server, phone, project, server.agent, "afresh")
+        assert afresh.launch.options.permission_mode is None
+        await server.does(phone, "session_resume", project, session_id=former)
+        await server.does(phone, "execute", project, prompt="back")
+        back = await ran(server, phone, project, server.agent, "back")
+        assert (back.launch.session_id, back.launch.options.permission_mode) == (former, "acceptEdits")
+
+
+async def test_the_mode_of_another_agent_is_not_that_of_the_project(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        other = Agent()
+        server.core.context.agents["other"] = other  # type: ignore[index]
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="you do it", agent="other")
+        process = await ran(server, phone, project, other, "you do it")
+        process.heard(ModeChanged("default"))
+        process.heard(ModeChanged("acceptEdits"))
+        await server.does(phone, "execute", project, prompt="and you")
+        usual = await ran(server, phone, project, server.agent, "and you")
+        assert usual.launch.options.permission_mode is None
+
+
+@pytest.mark.parametrize("allowed", [("plan", "acceptEdits"), ("acceptEdits", "plan")])
+async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+    """The agent may go to a mode that asks more than an allowed one, but a prompt in it would be refused."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=allowed)
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeChanged(allowed[0]))
+        process.heard(ModeChanged("default"))
+        process.ends()
+        await settled()
+        process.exit(0)
+        await settled()
+        later = await server.running(phone, project, "more")
+        assert later.launch.options.permission_mode == allowed[0]
+        later.ends()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "chosen", "changed"),
+    [(("acceptEdits",), "acceptEdits", "default"), (("default", "plan"), "plan", "acceptEdits")],
+    ids=["to one that clients may not choose", "to one that is reset"],
+)
+async def test_a_prompt_gets_the_mode_it_asks_for_after_the_agent_has_left_it(
+    tmp_path: Path, allowed: tuple[str, ...], chosen: str, changed: str
+) -> None:
+    phone = Client()
+    asked = {"permission_mode": chosen}
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=allowed)
+        project = await server.project(phone)
+        process = await server.running(phone, project, options=asked)
+        process.heard(ModeChanged(chosen))
+        process.heard(ModeChanged(changed))
+        await settled()
+        process.ends()
+        later = await server.running(phone, project, "more", options=asked)
+        assert later is not process
+        assert later.launch.options.permission_mode == chosen
+        later.ends()
+
+
+async def test_a_kept_mode_that_the_owner_no_longer_allows_is_not_used(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeChanged("default"))
+        process.heard(ModeChanged("acceptEdits"))
+        process.ends()
+        await settled()
+    async with serving(tmp_path) as server:
+        server.core.context.ceilings = Ceilings(modes=("default",))
+        later = await server.running(phone, project)
+        assert later.launch.options.permission_mode == "default"
         later.ends()
 
 

@@ -134,7 +134,9 @@ async def test_what_a_person_does_meanwhile_takes_the_wish_back(
         assert "continues_at" not in state["data"]["data"]
 
 
-async def test_it_gives_up_when_the_limit_comes_back_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_gives_up_when_the_limit_comes_back_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(continuing, "PAUSE_SECONDS", 0.01)
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
@@ -146,15 +148,17 @@ async def test_it_gives_up_when_the_limit_comes_back_each_time(tmp_path: Path, m
             assert words.count(continuing.PROMPT.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
+        assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text
 
 
-async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
         limited(await server.running(phone, project), 400 * 86_400)
         assert "retry_at" in phone.updates("run_finished")[-1]
         assert "continues_at" not in phone.updates("project_state")[-1]
+        assert ": not resumed automatically: the limit resets in more than 8 days" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_what_claude_says_of_its_limits(limits: object, retry_at: float | None) 
     stream.result(is_error=True, result="You've hit your limit")
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
-    assert ended.error == "The agent was stopped by a limit of its account: You've hit your limit."
+    assert ended.error == "The agent reached an account limit: You've hit your limit."
 
 
 async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
@@ -190,7 +194,7 @@ async def test_a_run_does_not_continue_in_a_conversation_that_is_being_deleted(
 
         async def slowly() -> None:
             passed[0] = 3600.0
-            await until(lambda: "it does not continue yet" in caplog.text, "the time at which it would continue")
+            await until(lambda: "the run can't resume yet" in caplog.text, "the time at which it would continue")
             process.exit(0)
 
         monkeypatch.setattr(process, "stop", slowly)

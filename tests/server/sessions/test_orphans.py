@@ -151,7 +151,7 @@ def test_what_can_not_be_ended_is_said_and_kept_in_mind(
         patch.setattr(process_tree, "END_SECONDS", 0.05)
         patch.setattr(psutil.Process, "send_signal", lambda process, number: None)
         Running(tmp_path).end_leftovers()
-    assert f"processes [{pid}], left by an agent" in caplog.text
+    assert f"processes [{pid}], which an agent of a crashed server left behind" in caplog.text
     Running(tmp_path).end_leftovers()
     assert not lives(pid)
 

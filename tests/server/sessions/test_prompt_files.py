@@ -172,7 +172,7 @@ async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch:
         project = await server.project(phone)
         monkeypatch.setattr(Path, "mkdir", full_at_the_second)
         files = attached(server, ("application/zip", ZIP), ("application/zip", ZIP))
-        with pytest.raises(ClientError, match=r"disk is full\. Nothing was sent") as refused:
+        with pytest.raises(ClientError, match=r"disk is full\. Free some space") as refused:
             await server.does(phone, "execute", project, prompt="Look", attachments=files)
         assert refused.value.code == "DISK_SPACE_LOW"
         assert str(server.folder) not in refused.value.text
@@ -186,7 +186,7 @@ async def test_a_directory_that_cannot_be_used_refuses_the_prompt(tmp_path: Path
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         folder(server, project).write_text("not a directory")
-        with pytest.raises(ClientError, match=r"can't be stored.*Nothing was sent") as refused:
+        with pytest.raises(ClientError, match=r"can't be stored in the server's data directory") as refused:
             await server.does(phone, "execute", project, prompt="Look", attachments=zipped(server))
         assert refused.value.code == "FILE_OPERATION"
         assert str(server.folder) not in refused.value.text
@@ -334,7 +334,9 @@ async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, mon
         third = of_last_prompt(server, project)["files"][0]["id"]
         await until(lambda: stored(server, project) == sorted([second, third]))
         before = records(server, project)
-        with pytest.raises(ClientError, match=r"beside the .* of prompts that wait or run\..*Nothing was sent") as full:
+        with pytest.raises(
+            ClientError, match=r"in addition to the .* of queued and running prompts; a session keeps"
+        ) as full:
             await server.does(phone, "execute", project, prompt="Too much", attachments=zipped(server))
         assert full.value.code == "RESOURCE_LIMIT"
         assert (records(server, project), stored(server, project)) == (before, sorted([second, third]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import Earlier, Remembered
+from drawbridge.agents.base import Earlier, Remembered, ScheduleChanged, TurnBegun
 from drawbridge.server.sessions import processes
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.processes import IdlePool
@@ -45,6 +46,35 @@ async def test_what_is_at_work_by_itself_is_not_ended(tmp_path: Path) -> None:
         assert (one.ended, two.ended) == (False, True)
 
 
+async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
+        project = await server.project(phone)
+        one = await server.running(phone, project)
+        one.ends()
+        other = await server.running(phone, await server.project(phone, "two"))
+        other.ends()  # too many are idle: one has to go
+        one.heard(TurnBegun())
+        await settled()
+        assert not one.ended
+        one.ends()
+        await until(lambda: len(phone.updates("run_finished")) == 3, "the end of the turn")
+        await until(lambda: other.ended, "the end of the other process, which is now the least recently used")
+
+
+async def test_a_turn_that_begins_just_after_a_new_session_is_none_of_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await server.does(phone, "agent_new_session", project)
+        process.heard(TurnBegun())
+        await until(lambda: process.ended, "the end of the process")
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+        assert len(phone.updates("run_started")) == 1
+
+
 async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None:
     """Each has its end all the same: while all are at work, none can be ended for another."""
     phone = Client()
@@ -57,8 +87,69 @@ async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
 
 
+async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Process:
+    """The idle process of a project whose agent has scheduled a turn."""
+    phone = Client()
+    process = await server.running(phone, await server.project(phone, name))
+    process.heard(ScheduleChanged(time.time() + seconds))
+    process.ends()
+    await settled(turns=20)
+    return process
+
+
+async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None:
+    """Neither the number of idle processes nor their time ends it: the agent has said when it continues."""
+    limits = Limits(warm_processes=1, warm_seconds=0.02, checkpoints=False)
+    async with serving(tmp_path, limits) as server:
+        alarm = await scheduled(server, "alarm")
+        one, two = await ran(server, "one"), await ran(server, "two")
+        await until(lambda: one.ended and two.ended, "the end of the other processes")
+        assert not alarm.ended
+
+        alarm.heard(ScheduleChanged(time.time()))
+        alarm.heard(TurnBegun())
+        alarm.ends()
+        await until(lambda: alarm.ended, "the end of the process after its alarm")
+
+
+async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: Path) -> None:
+    """Claude Code begins what it has scheduled only while it is idle."""
+    phone = Client()
+    async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.heard(ScheduleChanged(time.time()))
+        process.ends()
+        await until(lambda: phone.updates("run_finished"), "the run's end")
+        await settled(turns=20)
+        assert not process.ended
+        process.heard(TurnBegun())
+        process.ends()
+        await until(lambda: process.ended, "the end of the process after its alarm")
+
+
+async def test_the_list_shows_until_when_an_agent_has_scheduled_something(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ScheduleChanged(4_000_000_000.0))
+        process.ends()
+        await until(lambda: phone.updates("run_finished"), "the run's end")
+        assert phone.updates("project_state")[-1]["scheduled_until"] == "2096-10-02T07:06:40.000Z"
+        process.exit(0)
+        await until(lambda: "scheduled_until" not in phone.updates("project_state")[-1], "the end of the schedule")
+
+
+async def test_agents_that_schedule_for_ever_keep_no_more_than_a_few_processes(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
+        kept = [await scheduled(server, f"p{n}") for n in range(processes.MOST_SCHEDULED + 1)]
+        await until(lambda: kept[0].ended, "the end of the one that was used least recently")
+        assert not any(process.ended for process in kept[1:])
+
+
 class Idle:
     id = "idle"
+    is_scheduled = False
 
     def cool(self) -> None:
         pass
@@ -129,8 +220,9 @@ async def test_after_a_while_it_goes_and_the_conversation_goes_on_in_the_next(tm
 class Kept:
     """Somebody whose process is idle."""
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, *, is_scheduled: bool = False) -> None:
         self.id = id
+        self.is_scheduled = is_scheduled
         self.cooled = False
 
     def cool(self) -> None:
@@ -161,6 +253,23 @@ async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: py
     await asyncio.sleep(0.05)
     assert looks <= before + 1, "nobody looks where nothing is kept"
     assert not three.cooled
+
+
+async def test_where_memory_is_short_an_agent_with_an_alarm_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
+    alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
+    enough = True
+
+    def available() -> float:
+        return 0.5 if other.cooled and enough else 0.05
+
+    keeping = IdlePool(10, 60.0, available)
+    keeping.keep(alarm)
+    keeping.keep(other)
+    await until(lambda: other.cooled)
+    assert not alarm.cooled
+    enough = False
+    await until(lambda: alarm.cooled)
 
 
 def test_the_machine_tells_how_much_it_has() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from .socket_rig import Message, Session, SocketRig, socket_rig
+from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile
+from tests.waiting import PATIENCE
+
+from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 
 @pytest.fixture
@@ -42,6 +47,38 @@ async def test_a_file_that_is_moved_is_read_on(rig: SocketRig) -> None:
     session.writes(said("three"))
     await session.reports("Notification")
     assert await texts(rig, session) == ["one", "two", "three"]
+
+
+async def test_a_file_that_is_moved_while_it_is_read_is_read_once(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    was_read, goes_on = threading.Event(), threading.Event()
+    read = TranscriptFile.read
+
+    def held(file: TranscriptFile) -> tuple[list[bytes], bool]:
+        found = read(file)
+        if found[0] and not was_read.is_set():
+            was_read.set()
+            assert goes_on.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(TranscriptFile, "read", held)
+    session.writes(said("one"))
+    assert await asyncio.to_thread(was_read.wait, PATIENCE)
+    former, session.transcript = session.transcript, session.transcript.parents[1] / "-wt" / session.transcript.name
+    session.transcript.parent.mkdir()
+    former.rename(session.transcript)
+    async with Line.open() as line:
+        line.send(type="hook", pid=session.pid, payload=session.payload("PostToolUse", tool_name="EnterWorktree"))
+        line.end()
+        closed = await line.receive()
+    goes_on.set()
+    assert closed is None
+    session.writes(said("two"))
+    await session.reports("Notification")
+    assert await texts(rig, session) == ["one", "two"]
 
 
 async def test_a_file_of_another_account_is_read(rig: SocketRig, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from msgspec import Raw
 
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Process, TerminalSession
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Session, SocketRig, socket_rig
@@ -103,7 +104,7 @@ async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_t
 ) -> None:
     session, processed, reading = Session(rig), Reports.processed, asyncio.Event()
 
-    async def for_ever(reports: Reports, text: str) -> None:
+    async def for_ever(reports: Reports, *until: object) -> None:
         reading.set()
         await asyncio.Event().wait()
 

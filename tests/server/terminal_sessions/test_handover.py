@@ -112,7 +112,7 @@ async def test_an_idle_agent_gets_them_with_the_next_prompt(rig: SocketRig) -> N
     text = await takes(at, "UserPromptSubmit", prompt="Continue")
     await at.may_write()
     at.session.writes(prompt("Continue"))
-    has(at, "UserPromptSubmit", f"{text}\n\nSelected by the person in a file")
+    has(at, "UserPromptSubmit", f"{text}\n\nSelected by the user in a file")
     at.replace("LINE 3\n", "Line three\n")
     at.session.writes(said("Done."))
     await at.stops(last_assistant_message="Done.")
@@ -146,7 +146,7 @@ async def test_comments_that_wait_can_be_withdrawn_and_are_drafts_again(rig: Soc
         await at.comment(comment_id=id, text="Not this")
     assert (refused.value.code, refused.value.text.partition(".")[0]) == (
         "COMMENT_GONE",
-        "The comment waits for the agent",
+        "The comment is waiting for the agent",
     )
     answer = await rig.does("review_withdraw", at.session.project)
     assert [one.get("state", "draft") for one in answer["data"]["comments"]] == ["draft"]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from drawbridge.agents.claude import start_mode
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
+from drawbridge.server.terminal_sessions import reports as reports_module
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -249,7 +251,7 @@ async def test_a_question_is_open(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor), session.asks(command="ls") as (hook, question):
         error = await rig.refusal("execute", session.project, prompt="Do it")
         assert (error.code, error.retryable) == ("PROCESS_ACTIVE", True)
-        assert "approval" in error.text
+        assert "decision" in error.text
         assert await editor.line.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
@@ -410,6 +412,125 @@ async def test_a_new_agents_mode_is_that_of_its_start(
         else:
             assert (await refused(sending)).code == "PERMISSION_DENIED"
             assert await editor.line.receives_nothing()
+
+
+# Two terminals have the conversation open: ``claude --continue`` in the second one.
+
+
+@contextlib.asynccontextmanager
+async def second_terminal(session: Session, mode: str) -> AsyncIterator[None]:
+    """A process in that mode opens the conversation; it is gone in the end, without a report."""
+    first = session.pid
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    session.pid = process.pid
+    try:
+        await session.reports("SessionStart", source="resume", permission_mode=mode)
+        yield
+    finally:
+        session.pid = first
+        process.kill()
+        await process.wait()
+
+
+def mode_of(rig: SocketRig, session: Session) -> str | None:
+    found = rig.server.core.terminal_sessions.find(session.project)
+    return found.permission_mode if found else None
+
+
+@pytest.mark.parametrize("how", ["it closes the conversation", "it is killed"])
+@pytest.mark.parametrize(("stays", "leaves"), [("bypassPermissions", "default"), ("default", "bypassPermissions")])
+async def test_the_mode_is_that_of_the_terminal_that_stays(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str, stays: str, leaves: str
+) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    async with at_work(rig) as (session, editor):
+        await session.reports("Stop", permission_mode=stays)
+        async with second_terminal(session, leaves):
+            assert (await rig.info(session))["desk"]["permission_mode"] == leaves
+            if how == "it closes the conversation":
+                await session.reports("SessionEnd", permission_mode=None)
+        await until(lambda: mode_of(rig, session) == stays, "its mode")
+        sending = sends(rig, session)
+        if stays == "default":
+            await begins(session, editor)
+            await sending
+        else:
+            assert (await refused(sending)).code == "PERMISSION_DENIED"
+            assert await editor.line.receives_nothing()
+
+
+async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: SocketRig) -> None:
+    async with at_work(rig) as (session, editor):
+        async with second_terminal(session, "default"):
+            session.pid = CLAUDE
+            await session.reports("Stop", permission_mode="bypassPermissions")
+            session.writes({"type": "permission-mode", "permissionMode": "default"})
+            await session.reports("Notification", permission_mode=None)
+            assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
+        assert await editor.line.receives_nothing()
+
+
+async def test_a_mode_that_may_be_that_of_either_terminal_is_not_known(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person changes it in one of them, which reports it only with its next prompt; then the other one is closed."""
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    async with at_work(rig) as (session, editor):
+        await session.reports("Stop", permission_mode="default")
+        async with second_terminal(session, "default"):
+            session.writes({"type": "permission-mode", "permissionMode": "bypassPermissions"})
+            await session.reports("SessionEnd", permission_mode=None)
+        error = await rig.refusal("execute", session.project, prompt="Do it")
+        assert (error.code, "not known" in error.text) == ("PERMISSION_DENIED", True)
+        assert await editor.line.receives_nothing()
+
+
+@pytest.mark.parametrize("leaves", ["before the restart", "while no server runs"])
+async def test_the_terminal_that_stays_is_known_after_a_restart(tmp_path: Path, leaves: str) -> None:
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(tmp_path) as rig:
+            session = Session(rig, pid=CLAUDE)
+            await session.reports("Stop", permission_mode="bypassPermissions")
+            await longer.enter_async_context(second_terminal(session, "default"))
+            if leaves == "before the restart":
+                await session.reports("SessionEnd", permission_mode=None)
+        await longer.aclose()
+        async with socket_rig(tmp_path) as rig, neovim(rig, CLAUDE) as editor:
+            desk = (await rig.info(session))["desk"]
+            assert (desk["state"], desk["permission_mode"]) == ("finished", "bypassPermissions")
+            assert desk["prompts"], "it is in the terminal of that editor"
+            assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
+            assert await editor.line.receives_nothing()
+
+
+async def test_both_terminals_are_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(tmp_path) as rig:
+            session = Session(rig, pid=CLAUDE)
+            await session.reports("Stop", permission_mode="bypassPermissions")
+            await longer.enter_async_context(second_terminal(session, "default"))
+        async with socket_rig(tmp_path) as rig:
+            assert mode_of(rig, session) == "default"
+            await longer.aclose()
+            await until(lambda: mode_of(rig, session) == "bypassPermissions", "the mode of the other terminal")
+            assert (await rig.info(session))["desk"]["state"] == "finished"
+
+
+async def test_a_turn_ends_with_its_terminal_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.05)
+    async with contextlib.AsyncExitStack() as longer:
+        async with socket_rig(tmp_path) as rig:
+            session = Session(rig, pid=CLAUDE)
+            await session.reports("Stop")
+            await longer.enter_async_context(second_terminal(session, "default"))
+            session.turn = str(uuid.uuid4())
+            await session.reports("UserPromptSubmit", prompt="Go")
+        async with socket_rig(tmp_path) as rig:
+            assert (await rig.info(session))["desk"]["state"] == "working"
+            await longer.aclose()
+            await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
 
 
 # What is typed.

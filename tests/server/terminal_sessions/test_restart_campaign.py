@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import uuid
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 
 import pytest
+from websockets.exceptions import WebSocketException
 
 from drawbridge.cli.hook import for_guard
 from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
 from tests.guard.payloads import recorded
-from tests.server.processes import serving
+from tests.server.processes import Server, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import PATIENCE
 
 from .rig import Message
+from .socket_rig import Line
 
 ROUNDS = 30
+
+CROWD_ROUNDS = 200
+CLIENTS = 4
 SESSION = str(uuid.uuid4())
 PROJECT = f"desk_{SESSION}"
 
@@ -105,3 +111,115 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
     assert told == {command: decision["message"] for command, decision in heard.items()}
     assert len(told) == ROUNDS
     assert {answer.split()[1] for answer in told.values()} == {"first", "second"}
+
+
+# Four clients answer what a hook or an editor has asked, while servers are killed.
+
+
+class Asked:
+    """What the agent has heard in one round, and what each client that has won was told."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.words = f"touch crowd-{number}"
+        self.heard: Message | None = None
+        self.won: list[str] = []
+
+    def answer(self, name: str) -> Message:
+        """That of a client of this name. An editor is told of a text, but not why something was denied."""
+        if self.number % 2:
+            return {"decision": "deny", "message": name}
+        return {"decision": "allow", "updated_input": {"file_path": "/ws/a.py", "content": name}}
+
+
+async def hears_by_hook(asked: Asked, hook: Process) -> None:
+    output, _ = await hook.communicate()
+    asked.heard = json.loads(output)["hookSpecificOutput"]["decision"]
+
+
+async def hears_by_bridge(asked: Asked) -> None:
+    """As a bridge does, it connects again whenever its server is gone, with the same question."""
+    while asked.heard is None:
+        with contextlib.suppress(OSError):
+            async with Line.open() as line:
+                line.send(type="bridge", editor="Neovim", folders=["/ws"], pids=[])
+                texts = {"old_text": "", "new_text": f"{asked.words}\n"}
+                about = {"id": "7", "agent": "Gemini CLI", "session": "s", "path": "/ws/a.py", "pid": None}
+                line.send(type="proposed", question=f"{asked.number:016x}-7", **about, **texts)
+                asked.heard = await line.receive()
+        await asyncio.sleep(0.02)
+
+
+async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
+    """A client answers after some seconds. Nothing is known if its server is killed meanwhile."""
+    with contextlib.suppress(OSError, WebSocketException, AssertionError):
+        async with server.client() as client:
+            await asyncio.sleep(later)
+            projects = (await client.ask("project_list"))["data"]["projects"]
+            for project in projects:
+                for approval in project["approvals"]:
+                    answer = {"approval_id": approval["approval_id"], **asked.answer(name)}
+                    said = await client.ask("permission_response", answer, project["id"])
+                    if said["type"] != "error":
+                        asked.won.append(name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7_200)
+async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
+    """Each question is asked once and answered once; the agent hears the answer of the client that was told that it has won."""
+    seed = SystemRandom().randrange(2**32)
+    random, rounds = Random(seed), [Asked(number) for number in range(CROWD_ROUNDS)]
+    for asked in rounds:
+        is_hook = bool(asked.number % 2)
+        async with contextlib.AsyncExitStack() as stack:
+            server = await stack.enter_async_context(serving(home / "data", "--no-tls"))
+            if is_hook:
+                hook = await stack.enter_async_context(asking(home, asked.words))
+                agent = asyncio.create_task(hears_by_hook(asked, hook))
+            else:
+                agent = asyncio.create_task(hears_by_bridge(asked))
+            stack.callback(agent.cancel)
+            for kill in range(random.choice([1, 1, 2])):
+                names = [f"{asked.number} {kill} {number}" for number in range(CLIENTS)]
+                answering = [asyncio.create_task(tries(server, asked, name, random.uniform(0, 0.3))) for name in names]
+                await asyncio.sleep(random.uniform(0, 0.4))
+                server.process.kill()
+                await asyncio.gather(*answering)
+                await server.ended()
+                server = await stack.enter_async_context(serving(home / "data", "--no-tls"))
+            async with asyncio.timeout(PATIENCE):
+                while asked.heard is None:
+                    await tries(server, asked, f"{asked.number} last", 0)
+            server.process.kill()
+            await server.ended()
+        assert len(asked.won) <= 1, f"seed {seed}: {asked.won} were all told that they have won"
+    history = resolved(home / "data" / "desk")
+    for asked in rounds:
+        [answer] = history.get(asked.words, ["never asked"])
+        assert asked.won in ([], [answer]), f"seed {seed}"
+        assert asked.heard is not None
+        if asked.number % 2:
+            assert asked.heard["message"] == answer, f"seed {seed}"
+        else:
+            assert (asked.heard["type"], asked.heard["text"]) == ("answer", answer), f"seed {seed}"
+
+
+def resolved(desk: Path) -> dict[str, list[str]]:
+    """The answers of all histories, by what was asked."""
+    asked: dict[str, str] = {}
+    answers: dict[str, list[str]] = {}
+    for file in sorted(desk.glob("*/logs/messages_*.jsonl")):
+        for line in file.read_bytes().splitlines():
+            message = json.loads(line)["message"]
+            said = message.get("message")
+            if message.get("subtype") == "permission_request":
+                [words] = re.findall("touch crowd-[0-9]+", json.dumps(said))[:1]
+                assert words not in asked.values(), f"{words} was asked twice"
+                asked[said["approval_id"]] = words
+            elif message.get("subtype") == "permission_resolved":
+                given = said.get("updated_input")
+                answers.setdefault(asked[said["approval_id"]], []).append(
+                    given["content"] if given else said["message"]
+                )
+    return answers

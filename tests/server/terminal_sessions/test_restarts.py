@@ -17,6 +17,7 @@ import pytest
 from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.terminal_sessions import carried as desk_carried
+from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -190,6 +191,72 @@ async def test_who_does_not_come_again_has_no_question_any_more(
             await until(lambda: later.questions, "the question")
             await later.answers(later.questions[0])
             assert await late.receive() == {"decision": {"behavior": "allow"}}
+
+
+@pytest.mark.parametrize("dies", ["while no server runs", "before the hook comes again"])
+async def test_a_question_survives_the_end_of_another_terminal_with_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    second = await asyncio.create_subprocess_exec("sleep", "60")
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        first, session.pid = session.pid, second.pid
+        await session.reports("SessionStart", source="resume")
+    session.pid = first
+    if dies == "while no server runs":
+        second.kill()
+        await second.wait()
+    async with socket_rig(tmp_path) as later:
+        found = later.server.core.terminal_sessions.find(session.project)
+        assert found
+        if dies == "before the hook comes again":
+            second.kill()
+            await second.wait()
+            await until(lambda: second.pid not in [one.pid for one in found.processes.all], "its end")
+        assert await open_in(later, session) == [question["approval_id"]]
+        async with Line.open() as hook:
+            await comes_again(later, session, hook)
+            await later.answers(question)
+            assert await hook.receive() == {"decision": {"behavior": "allow"}}
+        assert later.questions == []
+
+
+async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another terminal has the conversation open, and does nothing."""
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
+    other = await asyncio.create_subprocess_exec("sleep", "60")
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        session.pid = other.pid
+        await session.reports("SessionStart", source="resume")
+        file = tmp_path / "data" / "desk" / session.project / "desk.json"
+    facts = json.loads(file.read_text())
+    [first] = facts["others"]
+    first["began"] -= 100  # its number is another program's
+    file.write_text(json.dumps(facts))
+    async with socket_rig(tmp_path) as later:
+        await until(lambda: later.withdrawn(question), "its end")
+        desk = (await later.info(session))["desk"]
+        assert (desk["state"], later.client.updates("run_finished")[-1]["outcome"]) == ("finished", "interrupted")
+    other.kill()
+    await other.wait()
+
+
+@HOW
+async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: str) -> None:
+    """``/clear`` begins another one in the same process. ``/resume`` opens the first one again."""
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        await session.reports("SessionEnd", reason="clear")
+    async with first_server(tmp_path, how) as rig:
+        assert (await rig.info(session))["desk"]["state"] == "ended"
+        assert not rig.server.core.terminal_sessions.open_in_terminal(session.id)
+        await session.at(rig).reports("SessionStart", source="resume")
+        assert (await rig.info(session))["desk"]["state"] == "finished"
+    async with socket_rig(tmp_path) as rig:
+        assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +493,7 @@ async def test_a_session_that_can_not_be_read_is_kept(
         kept = {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
         await session.at(rig).reports("Stop")
         assert {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()} == kept
-        assert len([one for one in caplog.records if "can't be read now" in one.message]) == 1
+        assert len([one for one in caplog.records if "can't be read at present" in one.message]) == 1
         undo()
         await session.reports("Stop")
         assert [one["id"] for one in rig.client.updates("project_created")] == [session.project]

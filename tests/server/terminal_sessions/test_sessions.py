@@ -6,12 +6,14 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from drawbridge.agents import catalog
@@ -194,6 +196,54 @@ async def test_the_question_of_a_second_terminal_ends_with_it(rig: SocketRig) ->
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
+async def test_what_a_second_terminal_has_left_running_ends_with_it(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session = Session(rig)
+    await session.reports("Stop")
+    with another_process() as second:
+        first, session.pid = session.pid, second.pid
+        await session.reports("SessionStart", source="resume")
+        session.turn = str(uuid.uuid4())
+        await session.reports("UserPromptSubmit", prompt="Go")
+        await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND, agent_id="a1", agent_type="explorer")
+        assert (await rig.info(session))["desk"]["state"] == "working"
+        second.kill()
+        second.wait()
+        session.pid = first
+        await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
+
+
+async def test_what_the_first_terminal_has_left_running_outlives_the_second(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[{"id": "a1", "type": "subagent", "status": "running"}])
+    with another_process() as second:
+        session.pid, session.turn = second.pid, str(uuid.uuid4())
+        await session.reports("SessionStart", source="resume")
+        await session.reports("UserPromptSubmit", prompt="More")
+        await session.reports("SessionEnd")
+        second.kill()
+    desk = (await rig.info(session))["desk"]
+    assert (desk["state"], desk["background_tasks"]) == ("working", 1)
+
+
+async def test_a_dialog_of_the_first_terminal_is_shown_after_the_end_of_the_second(rig: SocketRig) -> None:
+    """Enter, typed with a prompt, would answer it."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Notification", notification_type="permission_prompt")
+    with another_process() as second:
+        session.pid, session.turn = second.pid, str(uuid.uuid4())
+        await session.reports("SessionStart", source="resume")
+        await session.reports("UserPromptSubmit", prompt="More")
+        await session.reports("SessionEnd")
+        second.kill()
+    desk = (await rig.info(session))["desk"]
+    assert (desk["state"], desk["in_terminal"]) == ("waiting", True)
+
+
 async def test_a_hook_with_the_id_of_another_question_gets_no_answer(rig: SocketRig) -> None:
     session = Session(rig)
     async with Line.open() as first, Line.open() as second:
@@ -224,7 +274,7 @@ async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
     async with session.asks(**COMMAND) as (_, question):
         await rig.answers(question, updated_input=ANOTHER)
         await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND)
-        assert rig.withdrawn(question) == [overruled.format("allowed as it was")]
+        assert rig.withdrawn(question) == [overruled.format("allowed unchanged")]
     async with session.asks(**COMMAND) as (_, question):
         await rig.answers(question)
         session.writes(used("t1", COMMAND), result("t1", toolDenialKind="user-rejected"))
@@ -236,7 +286,7 @@ async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
         await rig.answers(question, updated_input={**given, "content": "mine"})
         file.write_text("theirs")
         await session.reports("PostToolUse", tool_name="Write", tool_input=given)
-        assert rig.withdrawn(question) == [overruled.format("allowed with another text")]
+        assert rig.withdrawn(question) == [overruled.format("allowed with different text")]
 
 
 async def test_what_was_decided_and_done_is_not_mentioned_again(rig: SocketRig) -> None:
@@ -458,6 +508,34 @@ async def test_a_program_that_is_gone_without_a_word_has_ended(rig: SocketRig, m
     process.kill()
     await process.wait()
     await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
+
+
+async def test_a_program_whose_number_another_one_has_now_has_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session = Session(rig)
+    await session.reports("Stop")
+    monkeypatch.setattr(psutil.Process, "is_running", lambda _: False)
+    await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process does not depend on the clock")
+async def test_no_session_ends_because_the_clock_is_set(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
+    session, looks, look = Session(rig), [0], reports_module.Reports._look
+
+    def counted(reports: reports_module.Reports) -> None:
+        look(reports)
+        looks[0] += 1
+
+    await session.reports("Stop")
+    monkeypatch.setattr(reports_module.Reports, "_look", counted)
+    started, boot_time = psutil.Process().create_time(), psutil.boot_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot_time + 3_600)
+    assert psutil.Process().create_time() > started + 3_000
+    await until(lambda: looks[0] > 1, "a look at the process")
+    assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
 # Bad input.

@@ -128,5 +128,5 @@ test('the change at the cursor', () => {
 test('the question before everything is kept has all that will be', () => {
   const { question, detail } = model.keepAllQuestion([placed([file(), file({ path: 'b' })], { more: 1 })]);
   assert.equal(question, 'Keep 2 changes in 2 files?');
-  assert.equal(detail, 'The files stay as they are. 1 more file that the list has no room for is kept too.');
+  assert.equal(detail, 'The files stay as they are. 1 more file not shown in the list is kept too.');
 });

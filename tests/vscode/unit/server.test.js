@@ -94,7 +94,7 @@ test('a line that is too long ends the connection, and no other', () =>
     const [patient, socket] = [await connected(), await connected()];
     socket.write(Buffer.alloc(LONGEST_LINE + 1, ' '));
     assert.deepEqual(await answers(socket), []);
-    assert.match(ended[0], /more than 8388608 bytes/);
+    assert.match(ended[0], /longer than 8388608 bytes/);
     patient.end('{"id": 1, "method": "echo"}\n');
     assert.deepEqual(await answers(patient), [{ id: 1, result: {} }]);
   }));
@@ -133,7 +133,7 @@ test('a socket that somebody listens at is left alone', () =>
   withServer(async () => {
     await assert.rejects(
       listen(address, () => {}),
-      /another process already listens on/,
+      /another process is already listening on/,
     );
     (await connected()).destroy();
     assert.deepEqual(fs.readdirSync(place), ['a.sock']);
@@ -168,7 +168,7 @@ test('a directory that is not there and a name that is too long are said', async
   );
   await assert.rejects(
     listen(path.join(place, 'x'.repeat(120)), () => {}),
-    /more than 10[37] bytes/,
+    /at most 10[37] bytes/,
   );
   assert.deepEqual(fs.readdirSync(place), []);
 });

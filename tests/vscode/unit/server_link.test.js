@@ -103,7 +103,7 @@ test('when its server ends, whoever waits is told, and the next server is found'
   assert.equal(await report(), true);
   const asked = link.request({ type: 'review_list' });
   await first.end();
-  await assert.rejects(asked, /connection to the agent server has ended/);
+  await assert.rejects(asked, /connection to the agent server was lost/);
   assert.equal(await report(), false);
   const second = await server('2-2.sock');
   assert.equal(await report(), true);

@@ -57,6 +57,8 @@ export class ApprovalCard {
   isSeen: Signal<boolean> = signal(false);
   /** Whether the editor of its file has shown all of the person's version that differs. */
   isEditSeen: Signal<boolean> = signal(false);
+  /** Somebody has zoomed in, so that a part of its width is out of view. */
+  isCut: Signal<boolean> = signal(false);
   /** How many lines of the proposal have not been in sight, once all above it has; undefined before. */
   unread: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole, and whether the buttons for that are there. */
@@ -155,8 +157,10 @@ export class ApprovalCard {
   /**
    * Somebody looks at the page.
    * @param isInSight all that is drawn of the card is in sight, or was, one part after the other
+   * @param isCut somebody has zoomed in: the page shows a part of its width, which does not count as seen
    */
-  looked(isInSight: boolean) {
+  looked(isInSight: boolean, isCut: boolean) {
+    this.isCut.value = isCut;
     if (this.isSeen.peek() || this.answered || !this.isWhole) return;
     if (this.mode === 'edit') this._lookedAtEdit(isInSight);
     else {

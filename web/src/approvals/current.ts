@@ -18,8 +18,8 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 /** Milliseconds for which a button that has appeared or moved can't be used: it may have been meant for what was there before. */
 const SETTLING = 500;
 
-/** The controls that have to settle before they can be used. */
-const ANSWERS = 'footer button, .option';
+/** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
+const ANSWERS = 'footer button:not(.reasons button), .option';
 
 /** Pixels of what was read that stay in view at a step to what was not. */
 const OVERLAP = 24;
@@ -51,22 +51,30 @@ export class Sight {
 
   /**
    * Whether all of it is in sight, or was, one part after the other, with its end in sight now.
+   * @param isDrawn a frame is being drawn: only then is what is in view noted as seen
    * @param foot heights of what stays in sight of it and covers the rest
    * @param covers what else is over it
    */
-  look(card: Extent, view: Extent, head: number, foot: number, covers: readonly Extent[] = []): boolean {
+  look(
+    isDrawn: boolean,
+    card: Extent,
+    view: Extent,
+    head: number,
+    foot: number,
+    covers: readonly Extent[] = [],
+  ): boolean {
     const isFree = (from: number, to: number) => covers.every((one) => one.bottom <= from || one.top >= to);
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
     const count = Math.ceil(height / SLICE);
-    if (card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
+    if (isDrawn && card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
       this._seen = Array(count).fill(true);
       return true;
     }
     const top = card.top < view.top ? view.top + head : view.top;
     const bottom = card.bottom > view.bottom ? view.bottom - foot : view.bottom;
-    for (let n = 0; n < count; n++) {
+    for (let n = 0; isDrawn && n < count; n++) {
       const from = card.top + n * SLICE;
       const to = Math.min(from + SLICE, card.bottom);
       if (!isFree(from, to)) continue;
@@ -82,12 +90,13 @@ export class Sight {
   }
 }
 
-/** What keys decide about: a card with a header and a footer. `answered`: it can't be decided any more. */
+/** What keys decide on: a card with a header and a footer. `answered`: it can no longer be decided. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  looked(isInSight: boolean): void;
+  /** @param isCut somebody has zoomed in: the page shows a part of its width */
+  looked(isInSight: boolean, isCut: boolean): void;
 };
 
 /** What covers other things now. Found once for all cards: the whole page is searched. */
@@ -107,6 +116,8 @@ export class Current<Card extends Decidable> {
   /** Where the buttons that accept were, and until when they can't be clicked. */
   _buttons = new Map<HTMLElement, { top: number; left: number; at: number; until: number }>();
   _view = { top: 0, bottom: 0 };
+  /** The next frame, in which it looks again. */
+  _frame: number | undefined;
 
   /** @param cards in the order in which they were asked */
   constructor(scroller: HTMLElement, cards: () => Card[]) {
@@ -145,6 +156,7 @@ export class Current<Card extends Decidable> {
 
   dispose() {
     this._resized.disconnect();
+    if (this._frame !== undefined) cancelAnimationFrame(this._frame);
     for (const type of ['resize', 'scroll']) visualViewport?.removeEventListener(type, this._changed);
     document.removeEventListener('visibilitychange', this._changed);
     document.removeEventListener('close', this._changed, true);
@@ -155,7 +167,7 @@ export class Current<Card extends Decidable> {
   readOn(card: Card) {
     const [{ top }, view, head] = this._places(card, []);
     this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
-    requestAnimationFrame(() => this.look());
+    this.look();
   }
 
   /** A click or a tap: a person who clicks into a text may type next. A scroll bar is not a text. */
@@ -203,16 +215,16 @@ export class Current<Card extends Decidable> {
 
   /** Whether the whole card is in sight, or was read through. */
   get isInSight() {
-    return this.card ? this._sees(this.card, covering()) : false;
+    return this.card ? this._sees(this.card, covering(), false) : false;
   }
 
   /** Whether all of the card was in sight, and as much of it as there is room for is in sight now. */
-  _sees(card: Card, covers: readonly DOMRect[]) {
+  _sees(card: Card, covers: readonly DOMRect[], isDrawn: boolean) {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
-    const sees = card.sight.look(...places);
-    card.looked(sees);
+    const sees = card.sight.look(isDrawn, ...places);
     const [{ top, bottom }, view] = places;
+    card.looked(sees, this._isCut(card.element.getBoundingClientRect()));
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
@@ -231,14 +243,23 @@ export class Current<Card extends Decidable> {
   }
 
   /**
-   * Measures again. @returns whether keys may decide about the current card now
+   * Measures again. @returns whether keys may decide on the current card now
    * @param isScrolled the page scrolled since the last call, not the person
    */
   look(isScrolled = false) {
+    // A busy browser may draw nothing for a while: what has come and gone meanwhile was not in sight.
+    this._frame ??= requestAnimationFrame(() => {
+      this._frame = undefined;
+      this._look(false, true);
+    });
+    return this._look(isScrolled, false);
+  }
+
+  _look(isScrolled: boolean, isDrawn: boolean) {
     this._settle(isScrolled);
     const covers = covering();
-    for (const card of this._cards()) if (card !== this.card) this._sees(card, covers);
-    const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers);
+    for (const card of this._cards()) if (card !== this.card) this._sees(card, covers, isDrawn);
+    const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn);
     if (!sees) this._since = undefined;
     else if (this._since === undefined) {
       this._since = performance.now();
@@ -265,13 +286,17 @@ export class Current<Card extends Decidable> {
   }
 
   /** From where to where the page shows the whole width of a card: nowhere if somebody has zoomed in to a part of it. */
-  _inView({ left, right }: DOMRect): Extent {
+  _inView(card: DOMRect): Extent {
     const { top, bottom } = this._scroller.getBoundingClientRect();
     const zoom = visualViewport;
     if (!zoom) return { top, bottom };
-    const end = zoom.offsetLeft + zoom.width;
-    if (left < zoom.offsetLeft - 2 || right > end + 2) return { top, bottom: top };
+    if (this._isCut(card)) return { top, bottom: top };
     return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
+  }
+
+  _isCut({ left, right }: DOMRect) {
+    const zoom = visualViewport;
+    return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
   }
 
   /** Disables the ways to answer for a moment after they appear or move, unless the person has scrolled. */

@@ -43,22 +43,34 @@ export function Plan({ text, comments }: { text: string; comments?: Comments }) 
   );
 }
 
-/** The number of an item of a list: what is drawn counts from the first one. */
+/** The number of a list's item. It is not in the page's text: the browser numbers the items. */
 const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
 
-/** Whether letters or digits of a block's source are missing in what is drawn of it. */
-function lacks(source: string, drawn: HTMLElement) {
-  const left = new Map<string, number>();
-  const count = (text: string, by: number) => {
-    for (const letter of text.match(/[\p{L}\p{N}]/gu) ?? []) left.set(letter, (left.get(letter) ?? 0) + by);
-  };
-  const texts = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode())
-    if (!texts.currentNode.parentElement?.closest('button:not(.file-link)'))
-      count(texts.currentNode.nodeValue ?? '', 1);
-  count(decoded(source.replace(NUMBER, '')), -1);
-  for (const box of drawn.querySelectorAll<HTMLInputElement>('input[type=checkbox]')) if (box.checked) count('x', 1);
-  return [...left.values()].some((number) => number < 0);
+const LINE_BREAK = /<br[ \t]*\/?>/gi;
+
+// Letters and digits, and what may be no emphasis: the stars of `5*3*2` and `build/*tmp*/cache`.
+const READ = /[\p{L}\p{N}]+|(?<=[\p{L}\p{N}/])[*~_\\]+(?=[\p{L}\p{N}/])/gu;
+
+const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase();
+
+/**
+ * The ways to read a block's source: what looks like a number, a line break or a reference is a text in code.
+ * @param hasReferences what is drawn contains some: they are not read as characters then
+ */
+function readings(source: string, hasReferences: boolean) {
+  const ways = [(text: string) => text.replace(NUMBER, ''), (text: string) => text.replace(LINE_BREAK, '')];
+  if (!hasReferences) ways.push(decoded);
+  return new Set(ways.reduce((found, read) => found.concat(found.map(read)), [source]).map(letters));
+}
+
+/** Whether what is read of a block's source, and nothing else, is in what is drawn of it, in the same order. */
+function isDrawn(source: string, drawn: HTMLElement) {
+  let text = '';
+  const nodes = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
+  for (let node = nodes.nextNode(); node; node = nodes.nextNode())
+    if (node instanceof HTMLInputElement) text += node.checked ? 'x' : '';
+    else if (node instanceof window.Text && !node.parentElement?.closest('button:not(.file-link)')) text += node.data;
+  return readings(source, decoded(text) !== text).has(letters(text));
 }
 
 function PlanBlock({ token, number, comments }: { token: Token; number: number; comments?: Comments }) {
@@ -67,7 +79,7 @@ function PlanBlock({ token, number, comments }: { token: Token; number: number; 
   const [isRaw, setRaw] = useState(false);
   // Markdown has ways to write what is not drawn, such as a cell more than a table has columns.
   useLayoutEffect(() => {
-    if (!isRaw && place.current && lacks(token.raw, place.current)) setRaw(true);
+    if (!isRaw && place.current && !isDrawn(token.raw, place.current)) setRaw(true);
   }, [token, isRaw]);
   const quote = () => (place.current?.textContent ?? '').replace(/\s+/g, ' ').trim().slice(0, QUOTED);
   const label = `Comment on part ${number} of the plan`;

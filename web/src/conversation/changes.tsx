@@ -56,7 +56,7 @@ export function Changes({ run, world }: { run: string; world: World }) {
 }
 
 function Answer({ told, world, run, close }: { told: any; world: World; run: string; close: () => void }) {
-  const { files, diff, truncated } = told;
+  const { files, diff, truncated, directory } = told;
   const [known] = useState(() => new Map(filesIn(diff).map((file) => [file.path, file])));
   const all = [...known.values()];
   const added = all.reduce((sum, file) => sum + file.added, 0);
@@ -73,6 +73,11 @@ function Answer({ told, world, run, close }: { told: any; world: World; run: str
         )}
         <Button label="Close changes" icon="cross" bare class="quiet" onClick={close} />
       </p>
+      {directory && (
+        <p class="hint">
+          <Text line>{`The agent worked in ${directory}. Changes there are not shown.`}</Text>
+        </p>
+      )}
       {files.length > 0 && (
         <ul class="files">
           {files.map(({ path, change }: any) => (
@@ -88,7 +93,7 @@ function Answer({ told, world, run, close }: { told: any; world: World; run: str
           ))}
         </ul>
       )}
-      {truncated && <p class="hint">The diff is too large to show in full. All changed files are listed.</p>}
+      {truncated && <p class="hint">The diff is too large to show completely. All changed files are listed.</p>}
       {files.length > 0 && world.revert && <Undo run={run} revert={world.revert} />}
     </>
   );

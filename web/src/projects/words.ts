@@ -4,9 +4,16 @@ import { counted, duration } from '../ui/dom.ts';
 
 export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'review' | 'idle' | 'ended'; words: string };
 
-export function standing({ approvals, state, desk, continues_at: until, problem }: any): Standing {
+export function standing({
+  approvals,
+  state,
+  desk,
+  continues_at: until,
+  scheduled_until: scheduled,
+  problem,
+}: any): Standing {
   const waiting = approvals.length;
-  if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Needs you' : `${waiting} approvals needed` };
+  if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Needs you' : `${waiting} requests need you` };
   if (desk?.in_terminal) return { kind: 'waiting', words: 'Waiting in terminal' };
   if (desk?.continued_in) return { kind: 'ended', words: 'Continued in the background' };
   if (desk?.background_tasks && desk.state === 'working')
@@ -15,6 +22,7 @@ export function standing({ approvals, state, desk, continues_at: until, problem 
   if (state === 'EXECUTING') return { kind: 'working', words: 'Working' };
   if (problem) return { kind: 'failed', words: problem };
   if (until) return { kind: 'idle', words: `Resumes at ${clock(until)}` };
+  if (scheduled) return { kind: 'idle', words: `Scheduled until ${clock(scheduled)}` };
   return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
 }
 
@@ -22,9 +30,9 @@ export function standing({ approvals, state, desk, continues_at: until, problem 
 export function listed(project: any): Standing {
   const found = standing(project);
   const files = project.review?.files ?? 0;
-  return found.kind === 'idle' && files && !project.continues_at
-    ? { kind: 'review', words: `${counted(files, 'file')} to review` }
-    : found;
+  if (found.kind !== 'idle' || !files || project.continues_at) return found;
+  const scheduled = project.scheduled_until && ` · scheduled until ${clock(project.scheduled_until)}`;
+  return { kind: 'review', words: `${counted(files, 'file')} to review${scheduled || ''}` };
 }
 
 const DESK: Record<string, Standing> = {
@@ -86,13 +94,16 @@ export const modeWords = (project: any, mode: string): string =>
 export const modesOf = (project: any, accepted?: string[]): string[] =>
   project?.modes ?? Object.keys(MODES).filter((mode) => !accepted || accepted.includes(mode));
 
-/** "14:05", with the day where it is another one. */
+const WEEK = 7 * 86_400_000;
+
+/** "14:05", with the day of the week where it is another one, and the date where that weekday comes earlier, too. */
 export function clock(time: string, now = new Date()) {
   const when = new Date(time);
   const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
-  return when.toDateString() === now.toDateString()
-    ? hours
-    : `${when.toLocaleDateString(undefined, { weekday: 'short' })} ${hours}`;
+  if (when.toDateString() === now.toDateString()) return hours;
+  const isNear = new Date(when.getTime() - WEEK).setHours(0, 0, 0, 0) < new Date(now).setHours(0, 0, 0, 0);
+  const day = when.toLocaleDateString(undefined, isNear ? { weekday: 'short' } : { day: 'numeric', month: 'short' });
+  return `${day} ${hours}`;
 }
 
 /** When a limit of the agent's account ends. */

@@ -11,7 +11,8 @@ const PATIENCE = 10_000;
 /** Milliseconds after an error that names no request: a connection that is ended with it is ended by then. */
 const NAMELESS = 1000;
 
-/** The token is not accepted, or no longer accepted: the `error` before it has the reason. */
+/** The token is not accepted, or no longer accepted, if an `error` with the reason came before it. Without one the token was not
+read: it came too late, over a slow network. */
 const NOT_TAKEN = [4401, 4403];
 
 /** For `JSON.stringify`: without halves of surrogate pairs, which no server can read. */
@@ -186,7 +187,7 @@ export class Connection {
     this._believe();
     const pairing = this._first?.type === 'pair';
     if (pairing) this.refusal ??= { code: 'OFFLINE', message: 'Can’t reach the server. Try again.' };
-    const refused = pairing || NOT_TAKEN.includes(code);
+    const refused = pairing || (NOT_TAKEN.includes(code) && this.refusal !== undefined);
     this._fail((asked) => refused || !asked.lasting);
     if (refused) {
       this._become('refused');

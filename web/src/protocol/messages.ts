@@ -14,7 +14,7 @@ export type AgentMessage = { messages: any[]; session_id: string; direction: "cl
 /** What can be chosen and called. `commands`: without their "/". `steer`: a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
-/** What an agent reports about itself at the moment. `context_tokens`: what its context contains, as of the end of the latest turn, of `context_window`. `tasks`: those that run. */
+/** What an agent currently reports about itself. `context_tokens`: what its context contains, as of the end of the latest turn, of `context_window`. `tasks`: those that run. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
 /** What `remember` would change, in words. `suggestion`: its index in `suggestions`. `saved_in`: the file in which the agent saves it; empty if it lasts as long as the session. */
@@ -67,7 +67,7 @@ export type Error = { code: string; message: string; error: string; retryable: b
 
 export type ExecutionKilled = { project_id: string; state: "ERROR" | "EXECUTING" | "IDLE"; run_id: string };
 
-/** The reply to `file_changes`. `status`: as in `file_list`; missing, as all that follows, if the content is that of the last commit. `old`: the text in that commit, missing for a new file; `new`: the present text, missing for a deleted file. Texts that do not fit into a message together are both missing; `diff` has the hunks of their unified diff then, with `truncated` only its beginning. */
+/** The reply to `file_changes`. `status`: as in `file_list`; missing, as all that follows, if the content is that of the last commit. `old`: the text in that commit, missing for a new file; `new`: the current text, missing for a deleted file. Texts that do not fit into a message together are both missing; `diff` has the hunks of their unified diff then, with `truncated` only its beginning. */
 export type FileChanges = { path: string; status?: "?" | "A" | "D" | "M" | null; old?: string | null; new?: string | null; diff?: string | null; truncated?: boolean };
 
 /** The reply to `file_read`. `size` in bytes. A text has `text`, `lines` and `language`; with `truncated`, `text` is its beginning. An image has `media_type`; `blob_get` of `blob_id` returns its bytes. */
@@ -136,17 +136,17 @@ export type ProjectDeleted = { project_id: string; success: boolean };
 
 export type ProjectGone = { project_id: string; path: string };
 
-export type ProjectInfo = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null };
+export type ProjectInfo = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null };
 
 /** The snapshot of `update/project_joined`: the whole state at `last_seq`; the stream continues after it. */
-export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run: RunInfo | null; queue: RunInfo[]; open_approvals: PermissionRequest[]; agent_state?: AgentState | null; agent_offers?: AgentOffers | null };
+export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run: RunInfo | null; queue: RunInfo[]; open_approvals: PermissionRequest[]; agent_state?: AgentState | null; agent_offers?: AgentOffers | null };
 
 export type ProjectList = { projects: ProjectInfo[] };
 
 /** `update/project_state`: always the whole state. `queued`: prompts that wait. */
-export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
+export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
 
-/** A prompt that waits was changed: `prompt` is what the agent will be given. `by`, `client_id`: who did it. */
+/** A queued prompt was changed: `prompt` is what the agent will be given. `by`, `client_id`: who did it. */
 export type PromptEdited = { run_id: string; prompt: string; by: string; client_id: string };
 
 /** A file that was sent with a prompt and is stored for the agent, which opens it by its path. */
@@ -200,7 +200,7 @@ export type ReviewCommitted = { commit: string; branch: string; files: string[];
 /** A person has decided `hunks` of the review in `files` (numbers); `left` are still to be decided. With `by` null nobody has: the files are as if everything had been decided. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
 
-/** A file with changes to decide. `old_path`: that before, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as git has them, null where the file does not exist. `binary`: its lines are not compared, and it is decided as a whole. `old_image`, `new_image`: what it shows, if it is named like an image. `too_large`: its hunks do not fit into the message, and are left out. */
+/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as git has them, null where the file does not exist. `binary`: its lines are not compared, and it is decided as a whole. `old_image`, `new_image`: what it shows, if it is named like an image. `too_large`: its hunks do not fit into the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
 
 /** A part of a change that is decided as a whole: `lines`, the whole `file`, its `mode`, or its `name`. `removed` and `added` are texts with their line feeds; the last line of a file may have none. `old_start` and `new_start`: the line that each begins with, from 1; for an empty one, the line before it. `answers`: the ids of the comments whose lines it has changed since the run that they were sent with began. */
@@ -218,10 +218,10 @@ export type ReviewPushed = { commit: string; remote: string; branch: string; out
 /** A part of the input to look at twice: `start` to `end` of the text in `field`, in UTF-16 code units; both 0 if the whole field is meant. `field`: its name in `input`, with a dot before a nested one; empty if none has it. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
-/** `diff`: unified; `truncated` if it, or `files`, does not fit into a message. */
-export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; truncated: boolean };
+/** `diff`: unified; `truncated` if it, or `files`, does not fit into a message. `directory`: as `RunFinished` has it. */
+export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; truncated: boolean; directory?: string | null };
 
-export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null };
+export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
 /** A run that is active (`position` 0) or waits in the queue. `prompt` is its beginning. The record `seq` of the history has all of it (`prompt_edited` after an edit); `cut` if there is more. `by` and `client_id`: the client that sent it. `attachments`: how many. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
@@ -261,7 +261,7 @@ export type SessionMessagesPage = { session_id: string; messages: Record[]; befo
 /** A piece of the file: all of them in their order are the whole one. `next`: the position after it; null at the end. */
 export type SessionPiece = { name: string; media_type: string; text: string; next?: string | null };
 
-/** A person has given the session a name; an empty one: it has no name any more. */
+/** A person has named the session; an empty name removes it. */
 export type SessionRenamed = { session_id: string; name: string; by: string };
 
 export type SessionReset = { old_session_id: string; new_session_id: string; project_id: string };
@@ -281,7 +281,7 @@ export type Task = { task_id: string; text: string; state?: "running"; kind?: st
 /** "Claude wants to edit" and "src/bridge.py": `path` is relative to the project, or absolute outside it. */
 export type Title = { text: string; path?: string | null };
 
-/** An entry of the agent's todo list. `doing`: its text while it is in progress. */
+/** An entry of the agent's to-do list. `doing`: its text while it is in progress. */
 export type Todo = { text: string; status: "completed" | "in_progress" | "pending"; doing?: string | null };
 
 export type Topics = { topics: string[] };
@@ -300,7 +300,7 @@ export type Waiting = { approval_id: string; tool_name: string; created_at: stri
 
 /** What a client asks: the `type` of a command and its `data`. */
 export type Commands = {
-  agent_interrupt: { project_id?: string; all?: boolean } | null;
+  agent_interrupt: { project_id?: string; all?: boolean; schedule?: boolean } | null;
   agent_kill: { project_id?: string } | null;
   agent_list: {} | null;
   agent_new_session: { project_id?: string } | null;

@@ -331,8 +331,8 @@ function Field({ one, review, board, part, lines, hasPlace }: FieldOf) {
         <>
           <p class="hint">
             {suggestion.value
-              ? 'The agent is asked to write these lines instead:'
-              : 'The agent is asked to remove the lines. To replace them, write the new ones:'}
+              ? 'The agent will be asked to write these lines instead:'
+              : 'The agent will be asked to remove the lines. To replace them, write the new ones:'}
           </p>
           <PlainField
             label="Suggested lines"
@@ -350,7 +350,7 @@ function Field({ one, review, board, part, lines, hasPlace }: FieldOf) {
         </p>
       )}
       {one.comment_id && !draft && (
-        <p class="notice">This comment was sent or removed. What you wrote can be added as another comment.</p>
+        <p class="notice">This comment was already sent or removed. You can add what you wrote as a new comment.</p>
       )}
       <div class="acts">
         <Button
@@ -386,7 +386,7 @@ export function Answers({ review, board, part }: Shared & { part: Part }) {
   if (!answered.length || part.isGone) return null;
   return (
     <p class="answering hint">
-      Answers:{' '}
+      In answer to:{' '}
       {answered.map((one) => (
         <Button
           key={one.comment_id}
@@ -483,14 +483,14 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
               onClick={single(() => void send())}
             />
           ) : (
-            <p class="hint">Drafts can be sent on a device that may start runs.</p>
+            <p class="hint">This device can't send drafts. Use a device that may start runs.</p>
           )}
         </div>
       )}
       <Waiting comments={comments} />
       {asks.value && unsaved && (
         <p class="notice" role="alert">
-          Add or discard the comment that you are writing first. Nothing was sent.{' '}
+          First add or discard the comment that you are writing.{' '}
           {review.parts.value.some(({ key }) => key === unsaved.part) && (
             <Button
               label="Go to it"

@@ -127,15 +127,15 @@ export class Comments {
     const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
     switch (state) {
       case 'waiting':
-        return `Waiting. ${agent} gets the comments when it stops next, or with the next prompt in its terminal.`;
+        return `Waiting. ${agent} will get the comments when it next stops, or with the next prompt in its terminal.`;
       case 'given':
-        return `${agent} is getting the comments.`;
+        return `${agent} is receiving the comments.`;
       case 'unsure':
-        return 'The agent may have got the comments. Check its terminal before you send them again.';
+        return 'The agent may have received the comments. Check its terminal before you send them again.';
       case 'ended':
-        return 'The session ended before the agent got the comments. They are drafts again.';
+        return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':
-        return 'The agent has more rights now than devices may use, so it did not get the comments. They are drafts again.';
+        return 'The agent now has more permissions than clients may use. The comments were not sent and are drafts again.';
       default:
         return '';
     }
@@ -282,7 +282,7 @@ export class Comments {
       one.note.value = message;
       if (code === 'HUNK_GONE')
         one.note.value =
-          'These lines are not in the review as they were shown. Your comment was not added. Copy it if you still need it.';
+          'These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still need it.';
       if (code === 'OFFLINE' && !draft) {
         one.note.value = 'The connection was lost. Your comment is kept here: add it again once you’re back online.';
         this._replace(one, { ...one, before: new Set(this.all.peek().map((other) => other.comment_id)) });
@@ -332,7 +332,7 @@ export class Comments {
       await this._load();
       if (data.waiting) return `Left ${counted(drafts.length, 'comment')} for the agent.`;
       const sent = `Sent ${counted(drafts.length, 'comment')}.`;
-      return data.position > 0 ? `${sent} The agent gets them after its current work.` : sent;
+      return data.position > 0 ? `${sent} The agent will get them after its current work.` : sent;
     } catch (error) {
       const { code, message, details } = error as RequestError;
       this.note.value = code === 'COMMENT_GONE' && !details?.run_id ? CHANGED : message;
@@ -389,7 +389,7 @@ export class Comments {
   }
 }
 
-const CHANGED = 'The comments have changed since you saw them. Nothing was sent. Read them, then send them again.';
+const CHANGED = 'The comments have changed since you saw them, so they were not sent. Read them, then send them again.';
 
 export const isDraft = ({ state = 'draft' }: ReviewComment) => state === 'draft';
 

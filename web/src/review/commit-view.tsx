@@ -132,7 +132,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
             disabled={busy.value}
             onChange={() => (isNewBranch.value = true)}
           />{' '}
-          A new branch, which is checked out
+          A new branch (will be checked out)
         </label>
         {isNewBranch.value && (
           <input
@@ -173,7 +173,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
             </li>
           ))}
         </ul>
-        {!kept.length && <p class="hint">Nothing is left to commit.</p>}
+        {!kept.length && <p class="hint">There is nothing left to commit.</p>}
       </fieldset>
       {author && (
         <p class="author">
@@ -182,8 +182,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
         </p>
       )}
       <p class="hint">
-        Git on the server’s machine makes the commit, with the name, the hooks and the signing that are configured
-        there.
+        Git on the server’s machine makes the commit, with the name, hooks and signing that are configured there.
       </p>
       {review.isWorking.value && (
         <p class="hint">The agent is working. Until it has finished, nothing can be committed.</p>

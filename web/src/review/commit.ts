@@ -73,7 +73,7 @@ export class Commit {
 }
 
 const LOST =
-  'The connection was lost before the answer came. Once you’re back online, the files that are not committed are listed here.';
+  'The connection was lost before the server responded. When you’re back online, the uncommitted files will be listed here.';
 
 /** The reason of a refusal, with the files that it is about. */
 function wordsOf(message: string, details: any): string {

@@ -9,7 +9,7 @@ import { endsLike } from '../state/projects.ts';
 const MARKED = 200;
 
 /**
- * What is decided as one: a hunk, or a file that was too large for the message. `isGone`: it is not in the review any more,
+ * What is decided as one: a hunk, or a file that was too large for the message. `isGone`: it is no longer in the review,
  * and is shown because of what a person has written or was told there.
  */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
@@ -168,8 +168,8 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   if (!hunk) return 'The changes to this file are too large to show here.';
   if (hunk.kind === 'mode') {
     if (old === '100644' && fresh === '100755') return 'The file was made executable.';
-    if (old === '100755' && fresh === '100644') return 'The file is not executable any more.';
-    return `The file was ${modeOf(old)}, and is ${modeOf(fresh)} now.`;
+    if (old === '100755' && fresh === '100644') return 'The file is no longer executable.';
+    return `The file was ${modeOf(old)} and is now ${modeOf(fresh)}.`;
   }
   if (hunk.kind === 'name') return `The file was renamed from ${file.old_path}.`;
   if (hunk.kind !== 'file') return '';
@@ -183,7 +183,7 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
         ? `This file was deleted${old === '100644' ? '' : `; it was ${modeOf(old)}`}.`
         : old === fresh
           ? 'The content of this file was changed.'
-          : `The file was ${modeOf(old)}, and is ${modeOf(fresh)} now.`;
+          : `The file was ${modeOf(old)} and is now ${modeOf(fresh)}.`;
   return [what, unshown || (lines || file.binary ? '' : 'It is empty.')].filter(Boolean).join(' ');
 }
 
@@ -217,8 +217,8 @@ const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'ed
 
 /** What became of a hunk, from the details of `HUNK_GONE` or from who has changed the review since. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
-  if (!by) return 'This change is not in the review any more: its lines have changed.';
-  return decision ? `${by} already ${DECIDED[decision] ?? 'decided'} this change.` : `${by} decided this change.`;
+  if (!by) return 'This change is no longer in the review: its lines have changed.';
+  return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
 /** Whether all of those who have changed the review since are one person; who it is then. */

@@ -186,7 +186,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Closes a part that is not in the review any more. */
+  /** Closes a part that is no longer in the review. */
   close(part: Part) {
     this.discard(part);
     for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);
@@ -194,7 +194,7 @@ export class OpenReview {
     this._standings.delete(part.key);
   }
 
-  /** A part that is not in the review any more is not shown any more either. */
+  /** A part that is no longer in the review is no longer shown either. */
   _remove(key: string) {
     const left = this._gone.filter(({ part }) => part.key !== key);
     if (left.length === this._gone.length) return;
@@ -262,12 +262,12 @@ export class OpenReview {
   _wordsOf({ code, details, message }: RequestError, { hunks }: Wish): string {
     if (code === 'REVIEW_CLASH') {
       const paths = Array.isArray(details?.paths) ? details.paths.join(', ') : 'the files';
-      return `This conflicts with what is at ${paths} now. Nothing was changed.`;
+      return `This conflicts with the current state of ${paths}. Nothing was changed.`;
     }
     if (code !== 'HUNK_GONE') return message;
     if (!hunks && !details?.gone)
-      return 'The review has changed since you saw it. Nothing was changed. Read what is new, then decide again.';
-    return `${goneWords(details && { ...details, by: details.by && this._client.called(details) })} Nothing was changed.`;
+      return 'The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again.';
+    return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 
   // What the server says.
@@ -318,13 +318,13 @@ export class OpenReview {
         if (!isMine) lost++;
         const { note, draft, isEditing, busy } = this.of(part.key);
         if (!this._refused.has(part.key)) note.value = '';
-        // While a decision about it is on its way, its answer says what has become of it.
+        // While a decision on it is on its way, its answer says what has become of it.
         const isWriting = this.comments.isWriting(part.key);
         if (!this.hasDraft(part) && !isWriting && !note.value && !busy.value) {
           this._standings.delete(part.key);
           continue;
         }
-        if (!busy.value) note.value ||= isMine ? 'You decided this change.' : goneWords({ by: who });
+        if (!busy.value) note.value ||= isMine ? 'You decided on this change.' : goneWords({ by: who });
         isEditing.value = draft.value !== undefined;
         this._gone.push({ part: { ...part, isGone: true }, file });
       }
@@ -345,7 +345,7 @@ export class OpenReview {
     this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
   }
 
-  /** Edits of an earlier visit whose hunks are not in the review any more. */
+  /** Edits of an earlier visit whose hunks are no longer in the review. */
   _restore(now: ReadonlySet<string>) {
     const written = this.comments.writings
       .peek()

@@ -91,7 +91,7 @@ function Waiting({ offer: { ahead, branch = '', remote = '' } }: { offer: PushOf
   return (
     <p>
       Push {places}
-      {ahead ? `: ${counted(ahead, 'commit')}.` : ', where it is a new branch.'}
+      {ahead ? `: ${counted(ahead, 'commit')}.` : ' as a new branch.'}
     </p>
   );
 }
@@ -160,7 +160,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
           <Text>{`No pull request can be created: ${found.no_pull_request}.`}</Text>
         </p>
       )}
-      <p class="hint">Git on the server’s machine pushes, with the access and the hooks that are configured there.</p>
+      <p class="hint">Git on the server’s machine pushes, with the credentials and hooks that are configured there.</p>
       {(problem.value || found?.problem) && (
         <p class="notice" role="alert">
           <Text>{problem.value || found?.problem || ''}</Text>

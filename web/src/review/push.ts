@@ -80,4 +80,4 @@ export class Push {
 }
 
 const LOST =
-  'The connection was lost before the answer came. Once you’re back online, this shows whether the commits were pushed.';
+  'The connection was lost before the server responded. When you’re back online, this will show whether the commits were pushed.';

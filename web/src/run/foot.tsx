@@ -122,6 +122,10 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
+  /** Ends the idle process: a stop, which may arrive when its run is over, leaves what the agent has scheduled. */
+  private cancelSchedule = () =>
+    void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
+
   /** Whether the run is still active `PATIENCE` milliseconds after its interrupt. */
   private isStuck = (run: string) => this.stopped?.run === run && Date.now() - this.stopped.at > PATIENCE;
 
@@ -213,6 +217,9 @@ export class Foot {
           kill={run && this.isStuck(run.run_id) && interrupt && may('agent_kill') ? this.kill : undefined}
           stopAll={run && queue > 0 && interrupt && may('queue_remove') ? () => this.stop(true) : undefined}
           cancelResume={!run && project.continues_at && interrupt ? () => this.stop() : undefined}
+          cancelSchedule={
+            !run && !project.continues_at && project.scheduled_until && interrupt ? this.cancelSchedule : undefined
+          }
         />
         {this.rights()}
       </>

@@ -56,11 +56,13 @@ type Props = {
   kill?: () => void;
   stopAll?: () => void;
   cancelResume?: () => void;
+  cancelSchedule?: () => void;
   /** Esc was pressed once. */
   armed: boolean;
 };
 
-export function StateLine({ line, queued, agent, project, stop, kill, stopAll, cancelResume, armed }: Props) {
+export function StateLine(props: Props) {
+  const { line, queued, agent, project, stop, kill, stopAll, cancelResume, cancelSchedule, armed } = props;
   const words = [line.words, line.time, queued > 0 && `${queued} queued`].filter(Boolean).join(' · ');
   const { context_tokens: used, context_window: window } = agent;
   const context = contextWords(used, window);
@@ -98,6 +100,15 @@ export function StateLine({ line, queued, agent, project, stop, kill, stopAll, c
         {stop && !kill && <Button label="Stop" icon="stop" class="stop" onClick={once(stop)} />}
         {stopAll && <Button label="Stop all" class="stop all" onClick={once(stopAll)} />}
         {cancelResume && <Button label="Cancel auto-resume" icon="cross" class="stop" onClick={once(cancelResume)} />}
+        {cancelSchedule && (
+          <Button
+            // They are of the process that ends.
+            label={agent.tasks?.length ? 'Cancel schedule and tasks' : 'Cancel schedule'}
+            icon="cross"
+            class="stop"
+            onClick={once(cancelSchedule)}
+          />
+        )}
       </span>
     </div>
   );

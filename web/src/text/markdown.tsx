@@ -135,7 +135,7 @@ function table({ header, rows }: Tokens.Table, world: World) {
   );
 }
 
-/** Neighbours that are only text become one: a text may be cut at each of its characters. */
+/** Neighbors that are only text become one: a text may be cut at each of its characters. */
 function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] {
   const found: ComponentChildren[] = [];
   let text = '';
@@ -210,8 +210,8 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
         {words}
       </a>
     );
-    if (!world.whole || wordsOf(token) === href) return found;
-    return [found, <Text>{` (${href}${token.title ? ` “${token.title}”` : ''})`}</Text>];
+    if (!world.whole || token.autolink || wordsOf(token) === href) return found;
+    return [found, <Text>{` (${href}${token.title ? ` “${decoded(token.title)}”` : ''})`}</Text>];
   }
   const file = world.openFile && fileOf(href);
   if (file && world.openFile) return <FileLink {...file} openFile={world.openFile} children={words} />;

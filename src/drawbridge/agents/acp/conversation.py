@@ -38,7 +38,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import FAILED, Costs, Failure, amount, not_logged_in
+from drawbridge.agents.results import FAILED, Costs, Failure, amount, exit_words, not_logged_in
 from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
@@ -46,8 +46,8 @@ REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "t
 """Updates that a resumed session repeats; the history already has them."""
 
 STOPPED: Final = {
-    "max_tokens": "stopped at its limit of tokens. Send a prompt to continue.",
-    "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to continue.",
+    "max_tokens": "reached its token limit. Send a prompt to continue.",
+    "max_turn_requests": "reached its limit of requests in one turn. Send a prompt to continue.",
     "refusal": "refused to continue.",
 }
 
@@ -97,6 +97,10 @@ class AcpConversation:
     @property
     def busy(self) -> bool:
         return self._turn_open or bool(self._questions)
+
+    @property
+    def asks(self) -> bool:
+        return bool(self._questions)
 
     def outgoing(self) -> bytes:
         data, self._out = b"".join(self._out), []
@@ -178,7 +182,7 @@ class AcpConversation:
         key = f"question-{self._asked}"
         question = questions.question(key, params, self._read) if params else None
         if params is None or question is None:
-            self._out.append(wire.error(id, jsonrpc.INVALID_PARAMS, "This question can't be understood."))
+            self._out.append(wire.error(id, jsonrpc.INVALID_PARAMS, "This request could not be parsed."))
             return []
         if self._interrupted or not self._turn_open:
             self._out.append(wire.result(id, questions.CANCELLED))
@@ -224,7 +228,7 @@ class AcpConversation:
             case wire.AUTH_REQUIRED:
                 return not_logged_in(self._name, fault.text)
             case wire.TOO_MANY_REQUESTS:
-                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached a limit of its account: {fault.text}")
+                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached an account limit: {fault.text}")
         return Failure(FAILED, fault.text)
 
     def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
@@ -252,12 +256,10 @@ class AcpConversation:
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         if not self._ready and UNKNOWN_FLAG.search(words):
-            text = (
-                f"{self._name} does not support an option that it is started with ({words}): it is too old. Update it."
-            )
+            text = f"{self._name} is too old: it does not support an option that Drawbridge uses ({words}). Update it."
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a message.'}"
+        how = exit_words(code)
+        text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
         return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
 
     # Messages to the agent.
@@ -265,7 +267,7 @@ class AcpConversation:
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
         """Begins a turn, which waits until the session exists. Not while another turn is open."""
         if self._turn_open:
-            raise RuntimeError("one prompt at a time")
+            raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False
         self._prompt = (text, attachments)
         return self._send_prompt() if self._ready else []
@@ -312,7 +314,7 @@ class AcpConversation:
 
     def _set(self, what: str, wanted: str) -> str:
         if not self._ready:
-            raise AgentRefused(f"{self._name} is still being started")
+            raise AgentRefused(f"{self._name} is still starting")
         id = f"request-{self._requests + 1}"
 
         def replied(message: Incoming, data: bytes) -> list[Output]:

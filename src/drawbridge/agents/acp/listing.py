@@ -22,7 +22,7 @@ DONE: Final = "listed"
 class Listing:
     """A ``Dialect``. ``found`` contains the conversations of ``directory``, newest first, once the process has ended."""
 
-    turn_open = busy = False
+    turn_open = busy = asks = False
 
     def __init__(self, directory: str, limit: int, version: str) -> None:
         self.found: list[Remembered] = []
@@ -73,7 +73,7 @@ class Listing:
         return [Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        raise RuntimeError("this process accepts no prompts")
+        raise RuntimeError("this process does not accept prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
         """Does nothing: this process asks nothing."""

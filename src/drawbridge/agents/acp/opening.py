@@ -192,8 +192,8 @@ class Opening:
             return None
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
-            text = f"{self._name} starts in mode {current[:100]}, which the owner of this server does not allow."
-            raise AgentUnusable("PERMISSION_DENIED", f"{text} It was not started.")
+            text = f"{self._name} starts in {current[:100]} mode, which the owner of this server does not allow."
+            raise AgentUnusable("PERMISSION_DENIED", f"{text} The agent was not started.")
         return other
 
     def current_mode(self) -> ModeChanged | None:
@@ -209,16 +209,16 @@ class Opening:
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
-            there = ", ".join(choices.values[:10]) if choices else "none to choose"
-            raise AgentRefused(f"{self._name} has no {what} {wanted}; it has: {there}")
+            there = ", ".join(choices.values[:10]) if choices else "none"
+            raise AgentRefused(f"{self._name} does not offer the {what} {wanted}. Available: {there}")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
         told = wire.read_as(Initialized, answer.result)
         if told is None:
-            raise AgentUnusable(FAILED, f"{self._name} could not be initialised: {wire.fault(answer.error).text}")
+            raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
-            spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
+            spoken = f"{self._name} supports version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
             raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
         return told.abilities
 
@@ -235,7 +235,7 @@ class Opening:
             params["additionalDirectories"] = [*launch.options.add_dirs, launch.files]
         if launch.fork_from is not None:
             if not abilities.forks:
-                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't copy a conversation. Resume it instead.")
+                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. Resume it instead.")
             return Request("session/fork", {"sessionId": launch.fork_from, **params})
         if not launch.resume:
             return Request("session/new", params)
@@ -252,7 +252,7 @@ class Opening:
         known = self._launch.session_id if self._launch.resume else ""
         self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
         if not self.session_id:
-            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an id.")
+            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an ID.")
         self.opened = opened
 
     def _not_opened(self, fault: wire.Fault) -> AgentUnusable:

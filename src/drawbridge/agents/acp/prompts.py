@@ -25,7 +25,7 @@ def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[s
             stored.append(one)
         else:
             problem = f"{valid(one.name or 'attachment')} ({media_type(one)}) can't be read by this agent."
-            raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.")
+            raise BadArgument("attachments", f"{problem} The prompt was not sent.")
     return [*blocks, {"type": "text", "text": with_paths(text, stored)}]
 
 

@@ -42,7 +42,7 @@ class _Content(Struct):
 
 
 def question(id: str, params: Params, read: Reader) -> Question | None:
-    """``input`` is the tool call and ``suggestions`` are the options, as the agent wrote them. None: it is not a question."""
+    """``input`` is the tool call and ``suggestions`` are the options, as the agent wrote them. None if it is not a question."""
     call = read_as(_ToolCall, params.toolCall)
     options = read_as(list[_Option], params.options)
     if call is None or not options:
@@ -69,7 +69,9 @@ def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
 
 
 def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
-    """The change of the one file that the call would write. None: no file, several files, or an unpredictable result."""
+    """The change of the one file that the call would write. None if it writes no file
+    or several, or if the result is unpredictable.
+    """
     contents = read_as(list[_Content], call.content) or []
     diffs = [content for content in contents if content.type == "diff"]
     if len(diffs) != 1:

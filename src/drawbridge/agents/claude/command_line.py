@@ -86,11 +86,11 @@ def _flags(options: Options) -> Iterator[str]:
             yield f"{_FLAGS.get(name) or '--' + name.replace('_', '-')}={value}"
     if options.max_turns is not None:
         if options.max_turns < 1:
-            raise _unusable("options.max_turns", "it is less than 1")
+            raise _unusable("options.max_turns", "it must be at least 1")
         yield f"--max-turns={options.max_turns}"
     if options.max_budget_usd is not None:
         if not (options.max_budget_usd > 0 and math.isfinite(options.max_budget_usd)):
-            raise _unusable("options.max_budget_usd", "it is not an amount above 0")
+            raise _unusable("options.max_budget_usd", "it must be greater than 0")
         yield f"--max-budget-usd={options.max_budget_usd:.10g}"
 
 
@@ -111,7 +111,7 @@ def _check_text(name: str, value: str, strange: re.Pattern[str] = _CONTROL) -> N
     except UnicodeEncodeError:
         raise _unusable(name, "it is not valid Unicode") from None
     if size > LONGEST_ARGUMENT:
-        raise _unusable(name, f"it has {size:,} bytes; up to {LONGEST_ARGUMENT:,} can be given to the agent")
+        raise _unusable(name, f"it is {size:,} bytes; the limit is {LONGEST_ARGUMENT:,}")
 
 
 def _check_prose(name: str, value: str) -> None:
@@ -120,12 +120,12 @@ def _check_prose(name: str, value: str) -> None:
 
 def _check_word(name: str, value: str) -> None:
     if not _WORD.fullmatch(value):
-        raise _unusable(name, "it is not a name")
+        raise _unusable(name, "it is not a valid name")
 
 
 def _check_model(name: str, value: str) -> None:
     if not MODEL_NAME.fullmatch(value):
-        raise _unusable(name, "it is not a model's name")
+        raise _unusable(name, "it is not a valid model name")
 
 
 def _check_rule(name: str, value: str) -> None:
@@ -137,7 +137,7 @@ def _check_rule(name: str, value: str) -> None:
         inside = depth > 0 or (sign == ")" and at == len(value) - 1)
         fits = fits and (inside or sign not in " ,)")
     if depth or not fits:
-        raise _unusable(name, f'{value[:80]!r} is not one rule, as "Bash(git log *)"')
+        raise _unusable(name, f'{value[:80]!r} is not a single rule, such as "Bash(git log *)"')
 
 
 def _check_directory(name: str, value: str) -> None:

@@ -22,6 +22,7 @@ from drawbridge.agents.base import (
     AskedBy,
     Attachment,
     Decision,
+    DirectoryChanged,
     Exited,
     ModeChanged,
     NotAtWork,
@@ -37,9 +38,10 @@ from drawbridge.agents.base import (
 from drawbridge.agents.claude import prompts, results
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.claude.reports import TODO_TOOL, Reports
+from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader, proposal
-from drawbridge.agents.results import FAILED, Costs, Failure
+from drawbridge.agents.results import FAILED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
 
 INTERRUPTED: Final = "It was interrupted."
@@ -71,6 +73,7 @@ class Message(Struct, gc=False):
     task_id: Any = None
     subagent_type: Any = None
     command_uuid: Any = None
+    cwd: Any = None
     parent_tool_use_id: Any = None
     mode: Any = msgspec.field(name="permissionMode", default=None)
 
@@ -102,6 +105,21 @@ class _OpenQuestion(Struct, frozen=True):
     suggestions: Raw
 
 
+class _Move(Struct):
+    worktreePath: Any = None  # noqa: N815 - the CLI's own names
+    restoredCwd: Any = None  # noqa: N815
+    agentId: Any = None  # noqa: N815
+    """That of a subagent, in the result of its call: the worktree was its own."""
+
+
+class _Moves(Struct):
+    tool_use_result: _Move
+
+
+WORKTREE: Final = b'"worktreePath"'
+"""Lines of type ``user`` without these bytes are not decoded for a change of the directory."""
+
+_moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
 _request: Final = msgspec.json.Decoder(_Request)
 _reply: Final = msgspec.json.Decoder(_Reply)
@@ -115,8 +133,17 @@ def parsed(line: bytes) -> tuple[Message, bytes] | None:
 class ClaudeConversation:
     """The state of one process' stream. The caller fetches the bytes to write with ``outgoing`` after every call."""
 
-    def __init__(self, name: str, read: Reader, *, resumed: bool, state: AgentState | None = None) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in ``Launch``."""
+    def __init__(
+        self,
+        name: str,
+        read: Reader,
+        *,
+        resumed: bool,
+        state: AgentState | None = None,
+        jobs: Mapping[str, float] | None = None,
+    ) -> None:
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in ``Launch``.
+        ``jobs``: as in ``Schedule``."""
         self._name = name
         self._read = read
         self._costs = Costs(None if resumed else 0.0)
@@ -143,6 +170,9 @@ class ClaudeConversation:
         self._steered = False
         """Whether a message was sent into the turn: its first result may not be the last."""
         self._reports = Reports(state)
+        self._schedule = Schedule(jobs)
+        self._directory: str | None = None
+        """In which the agent works, as far as it has been reported."""
         self._last_answer: bytes | None = None
         """The main agent's latest line with an answer: its size is that of the context."""
         self._retrying = False
@@ -166,6 +196,10 @@ class ClaudeConversation:
     @property
     def busy(self) -> bool:
         return self.turn_open or self._own_turn or self._in_background or bool(self._questions)
+
+    @property
+    def asks(self) -> bool:
+        return bool(self._questions)
 
     def outgoing(self) -> bytes:
         """The bytes to write now."""
@@ -208,7 +242,7 @@ class ClaudeConversation:
         said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
         self._waited_for.clear()
-        said += self._reports.ended()
+        said += [*self._reports.ended(), *self._schedule.ended()]
         if self.turn_open:
             said.append(self._died(code, stderr, fault))
         said.append(Exited(code, stderr))
@@ -221,6 +255,9 @@ class ClaudeConversation:
         match message.type:
             case "stream_event":
                 return [line, *self._retried()] if self._retrying else [line]
+            case "user":
+                moved = self._moved(data) if message.parent_tool_use_id is None else []
+                return [line, *self._schedule.answered(data), *moved]
             case "system":
                 return [line, *self._system(message, data)]
             case "result":
@@ -237,6 +274,8 @@ class ClaudeConversation:
         """The model has answered."""
         self._api_error = message.error if isinstance(message.error, str) else None
         found = self._retried()
+        if any(tool in data for tool in SCHEDULING):
+            self._schedule.called(data)
         if message.parent_tool_use_id is None:
             self._last_answer = data
             if TODO_TOOL in data:
@@ -255,7 +294,8 @@ class ClaudeConversation:
         match message.subtype:
             case "init":
                 begun = self._begun()
-                return [*found, *self._in_session(message.session_id), *self._in_mode(message.mode), *begun]
+                there = [*self._in_session(message.session_id), *self._in_mode(message.mode)]
+                return [*found, *there, *begun, *self._in_directory(message.cwd), *self._schedule.begun()]
             case "session_state_changed":
                 return [*found, *self._in_state(message.state)]
             case "status":
@@ -303,6 +343,23 @@ class ClaudeConversation:
 
     def _in_mode(self, mode: object) -> list[Output]:
         return [ModeChanged(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
+
+    def _moved(self, data: bytes) -> list[Output]:
+        """The agent has entered a git worktree, or left it, if this is the result of such a call."""
+        if WORKTREE not in data:
+            return []
+        try:
+            result = _moves.decode(data).tool_use_result
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return []
+        return self._in_directory(result.restoredCwd or result.worktreePath) if result.agentId is None else []
+
+    def _in_directory(self, directory: object) -> list[Output]:
+        found = words(directory, LONGEST_PATH)
+        if found is None or not found.startswith("/") or "\0" in found or found == self._directory:
+            return []
+        self._directory = found
+        return [DirectoryChanged(found)]
 
     def _result(self, data: bytes) -> list[Output]:
         try:
@@ -354,8 +411,7 @@ class ClaudeConversation:
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
         said = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        text = fault or f"{self._name} ended {how} before it was done" + (
+        text = fault or f"{self._name} {exit_words(code)} before it was done" + (
             f": {said}" if said else ", without a message."
         )
         failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
@@ -371,7 +427,7 @@ class ClaudeConversation:
             request = _request.decode(message.request)
             given = json_object(request.input)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            self._reply_error(id, "This question can't be understood.")
+            self._reply_error(id, "This request could not be parsed.")
             return []
         if request.subtype != "can_use_tool" or not request.tool_name:
             self._reply_error(id, f"Unsupported control request subtype: {request.subtype}")
@@ -424,7 +480,7 @@ class ClaudeConversation:
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
         """Begins a turn. Must not be called while another is open."""
         if self._prompt_id is not None:
-            raise RuntimeError("one prompt at a time")
+            raise RuntimeError("another prompt is still being processed")
         self._prompt_id = str(uuid.uuid4())
         self._interrupted = self._taken = self._begun_alone = False
         self._had_tasks, self._last_result = self._in_background, None
@@ -441,9 +497,9 @@ class ClaudeConversation:
         """The CLI merges the message at the next tool result, or begins a turn with it after this one; either way it reports
         "idle" only after both (2.1.329)."""
         if not self._reports.steers:
-            raise AgentRefused(f"{self._name} takes no message while it works")
+            raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
-            raise NotAtWork(f"{self._name} is not at work at the moment")
+            raise NotAtWork(f"{self._name} is not working")
         message = {"role": "user", "content": prompts.content(text, attachments)}
         record()
         self._write({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": str(uuid.uuid4())})

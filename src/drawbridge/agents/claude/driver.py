@@ -13,7 +13,7 @@ from typing import Final
 
 from drawbridge.agents import catalog, process
 from drawbridge.agents.base import AgentState, AgentUnusable, Event, Launch, Sessions
-from drawbridge.agents.claude import command_line, open_sessions, prompts, reports
+from drawbridge.agents.claude import command_line, earlier, open_sessions, prompts, reports
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import read_file
@@ -48,7 +48,8 @@ class Claude:
         environment = command_line.environment(self._environment, launch.directory, launch.mark)
         environment |= command_line.STATES
         resumed = launch.resume or launch.fork_from is not None
-        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed, state=launch.state)
+        jobs = await asyncio.to_thread(earlier.jobs, Path(launch.directory), launch.session_id) if launch.resume else {}
+        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed, state=launch.state, jobs=jobs)
         conversation.initialize()
         command = [program, *arguments]
         return await process.start(
@@ -101,7 +102,7 @@ class Claude:
         numbers = command_line.version(answer)
         if numbers is None:
             raise AgentUnusable(
-                "EXECUTION_FAILED", f"`{Path(path).name} --version` does not print a version: {answer[:200]!r}."
+                "EXECUTION_FAILED", f"`{Path(path).name} --version` printed no version: {answer[:200]!r}."
             )
         if numbers < command_line.OLDEST:
             oldest = ".".join(map(str, command_line.OLDEST))
@@ -120,5 +121,5 @@ def agent(path: str | None) -> Claude:
 def in_use(users: Sequence[int]) -> str:
     """Why a resume is refused: two processes would write the same file unaware of each other."""
     shown = ", ".join(map(str, users[:3]))
-    text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
+    text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."
     return f"{text} Close it there, or fork the conversation."

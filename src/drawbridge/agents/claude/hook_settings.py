@@ -22,7 +22,7 @@ ASK_MODE = AskMode(
     disabled="disable",
     also_lasting=("disableAutoMode",),
     unasked="Claude Code starts in auto mode and writes without asking, so you never see a change first.",
-    not_kept='At its next start Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you press '
+    not_kept='At its next start, Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you press '
     "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
 )
@@ -37,10 +37,10 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "disableAllHooks") is True:
-        note = f"{path} has disableAllHooks: no hook runs, and nothing is guarded, until you remove that."
+        note = f"{path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it."
         yield Switch(path, "disableAllHooks", note)
     if value_at(content, "allowManagedHooksOnly") is True:
-        note = f"{path} has allowManagedHooksOnly: only your administrator's hooks run, so nothing is guarded."
+        note = f"{path} sets allowManagedHooksOnly: only your administrator's hooks run, so nothing is protected."
         yield Switch(path, "allowManagedHooksOnly", note)
 
 
@@ -72,7 +72,7 @@ SETTINGS = AgentHooks(
     sample=("PreToolUse", "Edit", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
     handler=handler,
     switches=switches,
-    takes_effect="Sessions that run notice it by themselves.",
+    takes_effect="Running sessions pick it up automatically.",
     byte_order_mark=True,
     asks_person=("PermissionRequest",),
     blocks_since=(2, 1, 295),

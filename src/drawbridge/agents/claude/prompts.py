@@ -1,4 +1,4 @@
-"""Messages to ``claude``: prompts with attachments, and decisions about its questions. Pure."""
+"""Messages to ``claude``: prompts with attachments, and decisions on its questions. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
 LONGEST_PATH: Final = 4_096
 
-DENIED: Final = "The person said no to this. Do not try it another way; ask what to do instead."
+DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
 
 
 def words(told: object, longest: int) -> str | None:
@@ -85,7 +85,7 @@ def _checked_input(given: Raw) -> Raw:
     try:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):
-        raise BadArgument("updated_input", "it is not a JSON object. The approval stays open.") from None
+        raise BadArgument("updated_input", "it is not a JSON object. The request stays open.") from None
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def _block(attachment: Attachment) -> dict[str, Any]:
     text = text_of(attachment)
     if text is None:
         shown = valid(attachment.name or "one of them")
-        problem = f"{shown} ({kind}) is neither a picture (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
-        raise BadArgument("attachments", f"{problem} Nothing was sent to the agent.")
+        problem = f"{shown} ({kind}) is neither an image (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
+        raise BadArgument("attachments", f"{problem} The prompt was not sent.")
     source = {"type": "text", "media_type": "text/plain", "data": text}
     return {"type": "document", "source": source, "title": valid(attachment.name or "attachment")}

@@ -41,13 +41,13 @@ def failure(
     said = _said(result)
     match result.get("subtype"):
         case "error_max_turns":
-            return Failure(FAILED, f"{name} stopped at its limit of turns: {said} Send a prompt to continue.")
+            return Failure(FAILED, f"{name} reached its turn limit: {said} Send a prompt to continue.")
         case "error_max_budget_usd":
-            return Failure(FAILED, f"{name} stopped at its budget: {said} Raise max_budget_usd to continue.")
+            return Failure(FAILED, f"{name} reached its budget: {said} Raise max_budget_usd to continue.")
     if api_error == "authentication_failed":
         return not_logged_in(name, said)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} was stopped by a limit of its account: {said}", limited)
+        return Failure(RATE_LIMITED, f"{name} reached an account limit: {said}", limited)
     return explained(name, said) or Failure(FAILED, said)
 
 
@@ -70,7 +70,7 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit is reset, from a ``rate_limit_event``. None: no limit was reached, or the time is unknown."""
+    """When the account's limit is reset, from a ``rate_limit_event``. None if no limit was reached or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

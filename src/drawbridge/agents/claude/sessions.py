@@ -17,6 +17,8 @@ from msgspec import Struct
 from drawbridge.agents.base import Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+WORKTREES = "--claude-worktrees-"
+"""``/.claude/worktrees/`` in the name of a directory of conversations: EnterWorktree creates worktrees there."""
 LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
 """The part of a file that is searched for a title."""
@@ -34,12 +36,22 @@ def directory_of(path: Path) -> Path:
     return config() / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
+def file_of(path: Path, session_id: str) -> Path:
+    """The file of a conversation of the project directory. It moves to another directory when the agent enters a git worktree
+    (2.1.329). Blocking."""
+    usual = directory_of(path) / f"{session_id}.jsonl"
+    if ID.fullmatch(session_id) is None or os.path.exists(usual):
+        return usual
+    moved = (config() / "projects").glob(f"*/{session_id}.jsonl")
+    return next((file for file in moved if _head(file).is_of(path)), usual)
+
+
 def listed(path: Path, limit: int) -> list[Remembered]:
-    """The conversations, the newest first. Blocking."""
-    try:
-        entries = [(entry.stat(), entry) for entry in os.scandir(directory_of(path)) if entry.name.endswith(".jsonl")]
-    except OSError:
-        return []
+    """The conversations, the newest first, with those that have moved to a worktree that Claude Code has created. Blocking."""
+    usual = directory_of(path)
+    entries = _entries(usual)
+    for directory in usual.parent.glob(f"{usual.name}{WORKTREES}*"):
+        entries += _entries(directory)
     entries.sort(key=lambda found: found[0].st_mtime, reverse=True)
     found: list[Remembered] = []
     for status, entry in entries:
@@ -50,12 +62,19 @@ def listed(path: Path, limit: int) -> list[Remembered]:
     return found
 
 
+def _entries(directory: Path) -> list[tuple[os.stat_result, os.DirEntry[str]]]:
+    try:
+        return [(entry.stat(), entry) for entry in os.scandir(directory) if entry.name.endswith(".jsonl")]
+    except OSError:
+        return []
+
+
 def known(path: Path, session_id: str) -> bool:
-    return ID.fullmatch(session_id) is not None and _head(directory_of(path) / f"{session_id}.jsonl").is_of(path)
+    return ID.fullmatch(session_id) is not None and _head(file_of(path, session_id)).is_of(path)
 
 
 def title(path: Path, session_id: str) -> str | None:
-    return title_of(directory_of(path) / f"{session_id}.jsonl") if ID.fullmatch(session_id) else None
+    return title_of(file_of(path, session_id)) if ID.fullmatch(session_id) else None
 
 
 def title_of(file: Path) -> str | None:

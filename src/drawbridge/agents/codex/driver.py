@@ -86,7 +86,9 @@ def arguments(launch: Launch) -> Iterator[str]:
     if session_id is not None and not _UUID.fullmatch(session_id):
         raise AgentUnusable(NO_SESSION, f"{ROW.title} has no conversation with this id. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
-        raise AgentUnusable("VALIDATION_FAILED", "options.model: it is not a model's name. The agent was not started.")
+        raise AgentUnusable(
+            "VALIDATION_FAILED", "options.model: it is not a valid model name. The agent was not started."
+        )
     yield "exec"
     if session_id is not None:
         yield "fork" if launch.fork_from else "resume"
@@ -106,7 +108,7 @@ def arguments(launch: Launch) -> Iterator[str]:
 
 def _sandbox(mode: str | None) -> tuple[str, str]:
     if mode not in SANDBOXES:
-        raise AgentUnusable("VALIDATION_FAILED", f"options.permission_mode: {ROW.title} has no mode {mode}.")
+        raise AgentUnusable("VALIDATION_FAILED", f"options.permission_mode: {ROW.title} has no `{mode}` mode.")
     return f'--config=sandbox_mode="{SANDBOXES[mode]}"', '--config=approval_policy="never"'
 
 

@@ -22,7 +22,7 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
     with contextlib.suppress(OSError, ValueError):
         features = tomllib.loads(path.read_text("utf-8")).get("features")
         if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
-            note = f"{path} has [features] hooks = false: no hook runs, and nothing is guarded, until you remove that."
+            note = f"{path} sets [features] hooks = false: no hooks run, and nothing is protected, until you remove it."
             yield Switch(path, "features.hooks", note)
 
 
@@ -40,5 +40,5 @@ SETTINGS = AgentHooks(
     sample=("PreToolUse", "apply_patch", {"command": "*** Update File: /nonexistent/drawbridge"}),
     handler=handler,
     switches=switches,
-    takes_effect="Codex runs a hook only once you have trusted it: start `codex` and confirm it there (or type /hooks).",
+    takes_effect="Codex runs a hook only after you have trusted it: start `codex` and confirm it there (or type /hooks).",
 )

@@ -27,10 +27,10 @@ WORD_SECONDS: Final = 0.03
 HELP: Final = """I am the demo agent: a script, not a model. Whatever you ask, I propose a small change to a file here and \
 wait for your yes or no. I also know:
 - `/ask`: I ask you a question with choices
-- `/slow 20`: I talk for 20 seconds, so that you can interrupt me
-- `/lines 1000`: I say so many lines at once
-- `/fail`: I end with an error; `/crash`: I die
-- `/quick`: I answer at once"""
+- `/slow 20`: I write for 20 seconds, so that you can interrupt me
+- `/lines 1000`: I write that many lines at once
+- `/fail`: I end with an error; `/crash`: I crash
+- `/quick`: I answer immediately"""
 
 
 class Interrupted(Exception):
@@ -157,12 +157,12 @@ class Agent:
                     self._tell(f"Line {line + 1}", pace=0)
                 return "Said."
             case "/slow":
-                text = " ".join(["On and on I talk, and wait for you to interrupt me."] * 50)
+                text = " ".join(["I keep talking until you interrupt me."] * 50)
                 return self._tell(text, pace=(number or 20) / text.count(" "))
             case "/ask":
                 return self._ask()
             case "/fail":
-                self._tell("I was told to fail, so I fail.")
+                self._tell("I was told to fail, so I'm failing.")
                 raise Failed("The demo agent failed, as it was told to.")
             case "/crash":
                 sys.stderr.write("The demo agent crashed, as it was told to.\n")
@@ -171,7 +171,7 @@ class Agent:
                 return self._change(words)
 
     def _change(self, words: str) -> str:
-        hello = "We continue where we stopped. " if self._resumed else ""
+        hello = "We continue where we left off. " if self._resumed else ""
         self._resumed = False
         edit = demo_edits.for_prompt(words, os.getcwd())
         name = os.path.relpath(edit.input["file_path"])
@@ -179,7 +179,7 @@ class Agent:
         answer = self._may_i(edit.tool, edit.input)
         if answer.get("behavior") != "allow":
             self._tool_result(answer.get("message") or "No.", is_error=True)
-            return self._tell(f"All right, `{name}` stays as it is. You told me: “{answer.get('message') or 'no'}”")
+            return self._tell(f"All right, `{name}` stays as it is. You wrote: “{answer.get('message') or 'no'}”")
         given = answer.get("updatedInput") or edit.input
         problem = demo_edits.apply(edit.tool, given, os.getcwd())
         self._tool_result(problem or f"The file {given['file_path']} has been updated.", is_error=bool(problem))
@@ -196,7 +196,7 @@ class Agent:
             {"label": "Red", "description": "Seen from afar"},
             {"label": "Oak", "description": "As it always was"},
         ]
-        asked = {"questions": [{"question": question, "header": "Colour", "multiSelect": False, "options": options}]}
+        asked = {"questions": [{"question": question, "header": "Color", "multiSelect": False, "options": options}]}
         answer = self._may_i("AskUserQuestion", asked)
         chosen = ((answer.get("updatedInput") or {}).get("answers") or {}).get(question)
         self._tool_result(f"{question}={chosen}" if chosen else "No answer.", is_error=not chosen)
@@ -223,7 +223,7 @@ class Agent:
             if self._interrupted and id not in self._answers:
                 self._write({"type": "control_cancel_request", "request_id": id})
                 raise Interrupted
-        answer = self._answers.pop(id, {"behavior": "deny", "message": "There is nobody to ask."})
+        answer = self._answers.pop(id, {"behavior": "deny", "message": "Nobody is available to ask."})
         for rule in answer.get("updatedPermissions") or []:
             self._mode = rule.get("mode", self._mode)
         return answer

@@ -37,7 +37,7 @@ class Gemini(Acp):
         for directory in launch.options.add_dirs:
             if "," in directory:
                 raise AgentUnusable(
-                    "VALIDATION_FAILED", "options.add_dirs: Gemini CLI accepts no path that contains a comma."
+                    "VALIDATION_FAILED", "options.add_dirs: Gemini CLI does not accept paths that contain a comma."
                 )
             command.append(f"--include-directories={directory}")
         files = usable(launch.files)

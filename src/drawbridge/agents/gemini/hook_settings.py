@@ -25,11 +25,11 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "hooksConfig", "enabled") is False:
-        note = f"{path} has hooksConfig.enabled = false: no hook runs, and nothing is guarded, until you remove that."
+        note = f"{path} sets hooksConfig.enabled = false: no hooks run, and nothing is protected, until you remove it."
         yield Switch(path, "hooksConfig.enabled", note)
     disabled = value_at(content, "hooksConfig", "disabled")
     if isinstance(disabled, list) and "drawbridge" in disabled:
-        note = f"{path} has drawbridge in hooksConfig.disabled: type /hooks enable drawbridge in Gemini CLI."
+        note = f"{path} lists drawbridge in hooksConfig.disabled: type /hooks enable drawbridge in Gemini CLI."
         yield Switch(path, "hooksConfig.disabled", note)
 
 

@@ -18,8 +18,8 @@ class ExecuteCode(Arguments, frozen=True):
 async def execute_code(context: ToolContext, arguments: ExecuteCode) -> Content:
     allowed = await context.review_code(arguments.code)
     if allowed is None:
-        return ["The person did not allow this code to run. Nothing was run."]
+        return ["The user did not allow this code to run."]
     return [await context.run_code(allowed.text)]
 
 
-TOOLS = (Tool("executeCode", "Run Python code after the person has allowed it.", ExecuteCode, execute_code),)
+TOOLS = (Tool("executeCode", "Run Python code after the user has allowed it.", ExecuteCode, execute_code),)

@@ -21,7 +21,7 @@ class OpenFile(Arguments, frozen=True):
         Annotated[str, Meta(description="Select up to the next occurrence of this text after startText.")] | None
     ) = None
     select_to_end_of_line: Annotated[bool, Meta(description="Extend the selection to the end of its line.")] = False
-    make_frontmost: Annotated[bool, Meta(description="Show it to the person; otherwise only load it.")] = True
+    make_frontmost: Annotated[bool, Meta(description="Show it to the user; otherwise only load it.")] = True
 
 
 class OneFile(Arguments, frozen=True):
@@ -104,7 +104,7 @@ async def save_document(context: ToolContext, arguments: OneFile) -> Content:
 TOOLS = (
     Tool("openFile", "Open a file in the editor, and select a part of it if requested.", OpenFile, open_file),
     Tool("getOpenEditors", "The files that are open in the editor.", NoArguments, get_open_editors),
-    Tool("getWorkspaceFolders", "The folders that the person works in.", NoArguments, get_workspace_folders),
+    Tool("getWorkspaceFolders", "The folders that the user works in.", NoArguments, get_workspace_folders),
     Tool("checkDocumentDirty", "Whether an open file has unsaved changes.", OneFile, check_document_dirty),
     Tool("saveDocument", "Save an open file.", OneFile, save_document),
 )

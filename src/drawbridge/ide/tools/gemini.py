@@ -20,7 +20,7 @@ class GeminiContext(Protocol):
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None: none is open."""
+        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None if none is open."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
@@ -30,7 +30,7 @@ class GeminiContext(Protocol):
 
 class OpenDiff(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file that would be written; absolute.")]
-    new_content: Annotated[str, Meta(description="The whole text that is proposed for it.")]
+    new_content: Annotated[str, Meta(description="The complete proposed text.")]
 
 
 class CloseDiff(Arguments, frozen=True):
@@ -69,6 +69,6 @@ TOOLS = (
         open_diff,
     ),
     Tool("closeDiff", "Withdraw a proposal and get its text as it is now.", CloseDiff, close_diff),
-    Tool("acceptDiff", "Accept an open proposal as the person would.", DecideDiff, accept_diff),
-    Tool("rejectDiff", "Reject an open proposal as the person would.", DecideDiff, reject_diff),
+    Tool("acceptDiff", "Accept an open proposal as the user would.", DecideDiff, accept_diff),
+    Tool("rejectDiff", "Reject an open proposal as the user would.", DecideDiff, reject_diff),
 )

@@ -32,7 +32,7 @@ class ToolContext(Protocol):
         ...
 
     async def review_code(self, code: str) -> Accepted | None:
-        """Ask the person whether ``code`` may be run. Returns the code as the person has edited it; None: it may not."""
+        """Ask the user whether ``code`` may be run. Returns the code as the user has edited it; None if it may not be run."""
         ...
 
     async def run_code(self, code: str) -> str:

@@ -36,7 +36,7 @@ messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device that has uploaded a blob (None: the owner), and the blob's id: each device has its own."""
+"""The device that has uploaded a blob (None for the owner), and the blob's id: each device has its own."""
 
 
 class _Blob(Struct):
@@ -67,7 +67,7 @@ class Blobs:
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
         """Appends a piece at ``offset`` (bytes), where the last one ended; ``offset`` 0 restarts an unfinished blob.
 
-        ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
+        ``device``: the id of the device that sends it, or None for the owner. Raises ``ClientError``.
         """
         key = device, blob_id
         async with self._putting:
@@ -77,7 +77,7 @@ class Blobs:
             begins = offset == 0 and not blob.complete
             if not begins and (offset != blob.size or blob.complete):
                 where = {"expected": blob.size, "complete": blob.complete}
-                text = f"offset: the blob has {counted(blob.size, 'byte')}. Nothing was added."
+                text = f"offset: the blob has {counted(blob.size, 'byte')} so far. Continue from there."
                 raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
             self._check_room(key, offset + len(data))
             self._blobs[key] = blob
@@ -120,9 +120,7 @@ class Blobs:
 
     def _check_room(self, key: Key, size: int) -> None:
         if size > BLOB_BYTES:
-            raise ClientError(
-                "MESSAGE_SIZE_LIMIT", f"A blob may have at most {BLOB_BYTES} bytes. Nothing was added.", "data.data"
-            )
+            raise ClientError("MESSAGE_SIZE_LIMIT", f"A blob can be at most {BLOB_BYTES} bytes.", "data.data")
         device = key[0]
         others = {other: blob for other, blob in self._blobs.items() if other != key}
         if _is_full(others.values(), size, 1.0):
@@ -155,7 +153,7 @@ def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
 def _no_room(what: str) -> ClientError:
     return ClientError(
         "RESOURCE_LIMIT",
-        f"{what} Nothing was added; a blob is removed an hour after its last use. Try again later.",
+        f"{what} A blob is removed an hour after its last use. Try again later.",
     )
 
 
@@ -175,5 +173,5 @@ def json_object(data: bytes, field: str) -> Raw:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range. Nothing was done."
+        text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None

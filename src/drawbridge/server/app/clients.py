@@ -100,7 +100,7 @@ class Client:
     @property
     def known(self) -> Identity:
         """The identity of a client that has signed in."""
-        assert self.identity is not None, "only clients that have signed in have their commands run"
+        assert self.identity is not None, "only the commands of clients that have signed in are run"
         return self.identity
 
     @property

@@ -192,7 +192,7 @@ class Core:
         """An image that a prompt of the history names."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
-            raise ClientError("BLOB_NOT_FOUND", "The history has no such image, or no longer.", field="data.blob_id")
+            raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
 
     def asks(self, agent: str) -> bool:
@@ -202,13 +202,13 @@ class Core:
     def _session_in_place(self, project_id: str) -> Session:
         """A session of either kind, whose directory may be read and written now. Raises ``ClientError``."""
         session = self.all_sessions.get(project_id)
-        self.context.check_place(session.path, "Nothing was done.")
+        self.context.check_place(session.path)
         return session
 
     def _in_place(self, project_id: str) -> ManagedSession:
         """A project whose directory may be read and written now. Raises ``ClientError``."""
         project = self.projects.get(project_id)
-        self.context.check_place(project.path, "Nothing was done.")
+        self.context.check_place(project.path)
         return project
 
     # Projects.
@@ -337,7 +337,7 @@ class Core:
         if not parts:
             if not kept:
                 raise no_session()
-            text = "Only the agent itself stores this session. Drawbridge has no copy of it, so nothing was deleted."
+            text = "Only the agent itself stores this session. Drawbridge has no copy of it to delete."
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
         trash = await asyncio.to_thread(self.projects.trash_file, project)
         is_current = parts[-1] is every[-1]
@@ -416,7 +416,7 @@ class Core:
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
         path = self.all_sessions.get(project_id).path
-        await asyncio.to_thread(self.context.check_place, path, "Nothing was read.")
+        await asyncio.to_thread(self.context.check_place, path)
         root, data = await asyncio.to_thread(lambda: (path.resolve(), self.context.places.data.resolve()))
         return files.Project(root, data, self._privacy)
 
@@ -431,14 +431,16 @@ class Core:
         if known is not None:
             return known
         if command.steer and (command.agent is not None or command.options != Options()):
-            text = "A message into the active run can't change the agent or its options. Nothing was sent."
+            text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
         attachments = [
             Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
             for one in command.attachments
         ]
+        if not command.steer:
+            await project.settle()  # an agent may lose its conversation then, and with it the mode of that conversation
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
             prompt=command.prompt,
@@ -446,7 +448,7 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
+            options=self._allowed(command.options, project, command.agent or project.data.agent),
             attachments=tuple(attachments),
         )
         if not attachments:
@@ -470,10 +472,10 @@ class Core:
         await project.settle()  # nothing may come between this and the prompt
         return project.execute(order, client, queue=command.queue)
 
-    def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
+    def _allowed(self, options: Options, project: ManagedSession, agent: str) -> Options:
         """The settings of a run: each as the client requests it, or else the project's default; never above the ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
-        asked = msgspec.structs.replace(usual, **wishes)
+        asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
@@ -483,7 +485,12 @@ class Core:
 
     async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        if command.all:
+        if command.schedule and command.all:
+            text = "`all` and `schedule` can't be combined: a schedule is canceled only while nothing runs or waits."
+            raise ClientError("VALIDATION_FAILED", text, field="data.schedule")
+        if command.schedule:
+            project.cancel_schedule()
+        elif command.all:
             project.interrupt_all(client)
         else:
             project.interrupt()
@@ -516,6 +523,7 @@ class Core:
             changes = await project.checkpoints.changes(command.run_id)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
+        changes = msgspec.structs.replace(changes, directory=project.memory.elsewhere.get(command.run_id))
         return Answer(type="run_changes", project_id=project.id, data=changes)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
@@ -537,7 +545,7 @@ class Core:
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
         if files.image_type(data[:64]) is None:
-            text = "The file can't be shown: it is named like an image, and is none."
+            text = "The file can't be shown: it has an image's file extension but is not an image."
             raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
         return data
 
@@ -568,7 +576,7 @@ class Core:
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=self._allowed(Options(), project.data.options, project.data.agent),
+                options=self._allowed(Options(), project, project.data.agent),
             )
             return await project.submit_review(order, command.drafts, command.text, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -577,7 +585,7 @@ class Core:
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
         session = self._session_in_place(command.project_id)
         if not isinstance(session, TerminalSession):
-            raise ClientError("COMMENT_GONE", "No comments wait for the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         try:
             return await session.reviewed.withdraw_comments(client, session.id)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -588,12 +596,10 @@ class Core:
     ) -> Answer[messages.ReviewCommitted]:
         project = self._in_place(command.project_id)
         if not self.context.ceilings.commits:
-            text = (
-                "This server lets no client commit. Nothing was committed. Its owner can allow it with --allow-commit."
-            )
+            text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
-            raise ClientError("VALIDATION_FAILED", "data.message: it is empty. Nothing was committed.", "data.message")
+            raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
         try:
             return await project.commit_review(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -602,10 +608,10 @@ class Core:
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
         project = self._in_place(command.project_id)
         if not self.context.ceilings.pushes:
-            text = "This server lets no client push. Nothing was pushed. Its owner can allow it with --allow-push."
+            text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
         if command.pull_request is not None and not command.pull_request.title.strip():
-            text = "data.pull_request.title: it is empty. Nothing was pushed."
+            text = "data.pull_request.title: it is empty."
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         try:
             return await project.push_review(command, client)
@@ -677,7 +683,7 @@ class Core:
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
             where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
-            text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
+            text = f"This conversation is open {where}. Close it there, or fork it (session_fork)."
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
     async def permission_response(

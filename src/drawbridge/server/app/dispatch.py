@@ -100,7 +100,7 @@ class Dispatch:
             command = Command()
         row = self._rows.get(type(command))
         if row is None or not row.signs_in:
-            raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
+            raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token.")
         answer = await _answered(row, self._owners[row.request], command, client)
         assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
         return command, answer
@@ -116,7 +116,7 @@ class Dispatch:
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
         if self._ending:
-            raise ClientError("SHUTTING_DOWN", "The server is shutting down. Nothing was done. Connect again later.")
+            raise ClientError("SHUTTING_DOWN", "The server is shutting down. Connect again later.")
         try:
             asked = self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
@@ -135,9 +135,7 @@ class Dispatch:
             raise not_written(error) from None
         except WorldError as error:
             logger.error("%s", error)
-            text = (
-                "The server could not read or write one of its files. Nothing else was changed. Its log names the file."
-            )
+            text = "The server could not read or write one of its files. Its log names the file."
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("internal error in %s", row.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -104,11 +103,11 @@ class ServerCommands:
         return self._authenticated(identity, client, None)
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
-        identity, token = await self._entrance.by_code(command.code, command.name, client.address)
+        identity, token = await self._entrance.by_code(
+            command.code, command.name, client.address, enters=client.identity is None
+        )
         if client.identity is None:
-            # If there are too many, the device has its token, and can connect later.
-            with contextlib.suppress(ClientError):
-                self._clients.let_in(client, identity)
+            self._clients.let_in(client, identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
         return Answer(type="paired", data=paired)
@@ -130,7 +129,7 @@ class ServerCommands:
         """Devices keep the name that their owner gave them; the owner's own clients choose theirs."""
         identity = client.known
         if command.client is not None and identity.is_owner:
-            logger.info("%s at %s has taken the name %r", client.id, client.address, command.client)
+            logger.info("%s at %s is now named %r", client.id, client.address, command.client)
             client.name = command.client
         return Answer(
             type="hello",
@@ -244,7 +243,7 @@ class ServerCommands:
         try:
             revoked = await asyncio.to_thread(devices.revoke, command.device_id, by_name=False)
         except BadArgument:
-            text = "No device with this id has a valid token. Nothing was changed."
+            text = "No device with this ID has a valid token."
             raise ClientError("DEVICE_NOT_FOUND", text, "data.device_id") from None
         return Answer(type="device_revoked", data=replies.DeviceRevoked(revoked.id, revoked.name))
 
@@ -256,7 +255,7 @@ class ServerCommands:
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
         except BadArgument:
-            text = "data.name: it must be 1 to 60 printable characters. Nothing was changed."
+            text = "data.name: it must be 1 to 60 printable characters."
             raise ClientError("VALIDATION_FAILED", text, "data.name") from None
         address = pairing_link(page, code, client.certificate)
         made = replies.PairCreated(
@@ -276,17 +275,19 @@ class ServerCommands:
         try:
             local = is_local(page)
         except ValueError:
-            text = "data.origin: it is not the address of a server. Nothing was changed."
+            text = "data.origin: it is not a server's address."
             raise ClientError("VALIDATION_FAILED", text, "data.origin") from None
         return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
 
     def _managed_by(self, client: Client) -> Devices:
         """Raises ``ClientError`` if this client may not manage devices: a code could give it more than it has itself."""
         if client.known.projects is not None:
-            text = "A device that is confined to some projects can't manage devices. Nothing was done."
+            text = "A device that is limited to some projects can't manage devices."
             raise ClientError("PERMISSION_DENIED", text)
         if self._devices is None:
-            raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
+            raise ClientError(
+                "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
+            )
         return self._devices
 
     # agents
@@ -329,7 +330,7 @@ class ServerCommands:
     async def push_test(self, command: commands.PushTest, client: Client) -> Answer[replies.PushTested]:
         subscription = self._subscriptions.own(command.endpoint, client.known)
         if subscription is None or self._push_test is None:
-            text = "This device has no such subscription. Nothing was sent. Turn notifications off and on again."
+            text = "This device has no such subscription. Turn notifications off and on again."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         problem = await self._push_test(subscription)
         return Answer(type="push_tested", data=replies.PushTested(problem is None, problem))
@@ -337,11 +338,9 @@ class ServerCommands:
     @property
     def _subscriptions(self) -> Subscriptions:
         if self._push is None:
-            raise ClientError("NOT_SUPPORTED", "This server sends no notifications to browsers. Nothing was stored.")
+            raise ClientError("NOT_SUPPORTED", "This server does not send notifications to browsers.")
         return self._push
 
-
-NOTHING_LISTED: Final = "Nothing was listed."
 
 MOST: Final = 1_000
 """Names in one reply."""
@@ -351,7 +350,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
     """Raises the same ``ClientError`` whether the path is missing, is not a directory or is not allowed."""
     if path == "":
         return Directories("", [str(root) for root in roots])
-    real = places.resolve(places.expanded(path), roots, (), NOTHING_LISTED)
+    real = places.resolve(places.expanded(path), roots, ())
     names: list[str] = []
     try:
         with os.scandir(real) as entries:
@@ -361,7 +360,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
                     if len(names) > MOST:
                         break
     except OSError:
-        raise ClientError("INVALID_PATH", f"{places.NOT_HERE} {NOTHING_LISTED}", field="data.path") from None
+        raise ClientError("INVALID_PATH", places.NOT_HERE, field="data.path") from None
     names.sort(key=str.casefold)
     return Directories(str(real), names[:MOST], len(names) > MOST)
 

@@ -118,8 +118,8 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOT_HERE: Final = Refusal(404, "Not found. The metrics are at /metrics.")
 
 GAUGES: Final = {
-    "uptime_seconds": "Since the server started.",
-    "clients": "Clients that are connected.",
+    "uptime_seconds": "Seconds since the server started.",
+    "clients": "Connected clients.",
     "subscriptions": "Projects that clients have joined, and topics that they follow.",
     "projects": "Projects.",
     "running": "Projects with a run.",
@@ -142,7 +142,7 @@ class _Numbers(Collector):
         free = health.disk_free_mb * MEGABYTE
         yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Free space on the disk with the data.", value=free)
         yield GaugeMetricFamily(
-            "drawbridge_problems", "Problems that make the health degraded.", value=len(health.problems)
+            "drawbridge_problems", "Problems that degrade the server's health.", value=len(health.problems)
         )
         runs = CounterMetricFamily("drawbridge_runs", "Runs that have ended.", labels=["outcome"])
         for outcome, number in sorted(metrics.runs.items()):

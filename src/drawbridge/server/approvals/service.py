@@ -145,9 +145,9 @@ class Approvals:
         try:
             seq = self._write(resolved, by)
         except DrawbridgeError as error:
-            logger.error("%s: the decision about %s could not be written: %s", self._project_id, approval_id, error)
+            logger.error("%s: the decision on %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
-            text = f"{refused.text} The agent did not receive the answer, and the approval stays open."
+            text = f"{refused.text} The agent did not receive the answer, and the request stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         approval.decide(by.name, decision)
         surfaces = self._close(approval, by.id)
@@ -183,12 +183,12 @@ class Approvals:
         """The open approval with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."
+            text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
         if decision.allow and approval.request.kind == "question" and not _has_answers(decision.updated_input):
-            text = "The questions have no answers. The approval stays open: send the input with answers, or deny it."
+            text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
 
@@ -196,11 +196,11 @@ class Approvals:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)
         if verdict is None:
             return ClientError(
-                "APPROVAL_NOT_FOUND", "This project has no approval with that id.", field="data.approval_id"
+                "APPROVAL_NOT_FOUND", "This project has no approval request with that ID.", field="data.approval_id"
             )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
-            return ClientError("APPROVAL_RESOLVED", "The approval was withdrawn.", details=reason)
+            return ClientError("APPROVAL_RESOLVED", "The approval request was withdrawn.", details=reason)
         given = {"by": verdict.by, "decision": verdict.decision}
         if verdict.client_id is not None:
             given["client_id"] = verdict.client_id

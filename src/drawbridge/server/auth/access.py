@@ -99,9 +99,7 @@ def owner_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(
-            f"{path} does not contain a token. Nothing was started. Remove the file; the server creates a new one."
-        )
+        raise BadSetting(f"{path} does not contain a token. Remove the file, and the server will create a new one.")
     return token
 
 
@@ -236,19 +234,21 @@ class Access:
     def pair(self, code: str, name: str | None) -> tuple[Device, str]:
         """Pairs a device by a one-time code. Returns the device and its token. Raises ``ClientError``."""
         if self._devices is None:
-            raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
+            raise ClientError(
+                "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
+            )
         try:
             return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
-            text = "The server can't save the new device. Nothing was done. Its log has the reason."
+            text = "The server could not save the new device. Its log has the reason."
             raise ClientError("FILE_OPERATION", text) from None
 
     def nonce(self) -> str:
         """Raises ``ClientError`` if the server does not accept SSH keys."""
         if self._keys is None:
             raise ClientError(
-                "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can change that: --authorized-keys."
+                "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can allow them with --authorized-keys."
             )
         return secrets.token_urlsafe(32)
 
@@ -266,38 +266,38 @@ class Access:
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
                 "The signature is for a host name or port that is not this server's. Connect to the server's own port: "
-                "a tunnel needs the same port at both ends, and any other address has to be a --public-host."
+                "a tunnel needs the same port at both ends, and any other address must be set with --public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
             text = (
-                "The signature is for a certificate that is not this server's. If a proxy ends TLS, log in with a token; "
-                "otherwise somebody may have intercepted the connection."
+                "The signature is for a certificate that is not this server's. If a proxy terminates TLS, sign in with a "
+                "token; otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "This challenge was not signed with a key that the owner has authorised."
+            text = "This challenge was not signed with a key that the owner has authorized."
             if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
                 text = (
-                    "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "
+                    "The signature has an earlier format (drawbridge-login-v1), which does not name the server's "
                     "certificate. Update the client."
                 )
             raise ClientError("SIGNATURE_WRONG", text, "data.signature")
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The identity of the key that has signed ``message``; None if the key is not authorised."""
+        """The identity of the key that has signed ``message``; None if the key is not authorized."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:
-            logger.info("a signature is refused: %s", error)
+            logger.info("refused a signature: %s", error)
             return None
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why a client that has signed in may not stay connected; None if it may."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
-            return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorised.")
+            return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorized.")
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)

@@ -87,7 +87,7 @@ def permission_response(
 
 
 def agent_interrupt(command: commands.AgentInterrupt, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
-    return {"all": command.all or None}
+    return {"all": command.all or None, "schedule": command.schedule or None}
 
 
 class OfSession(Protocol):

@@ -156,9 +156,7 @@ class Devices:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
                     file.devices[place] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[place]
-            raise BadArgument(
-                "NAME", f"no device {which!r} has a token. Nothing was changed; see `drawbridge token list`."
-            )
+            raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
 
     # for the server
 
@@ -182,7 +180,7 @@ class Devices:
         return refusal_of(self._devices.get(device_id))
 
     def identity_of(self, device_id: str) -> Identity | None:
-        """The identity of a device; None if its token is not valid (any more)."""
+        """The identity of a device; None if its token is not, or no longer, valid."""
         return self._devices[device_id].identity if self.refusal(device_id) is None else None
 
     def _is_whole(self) -> bool:
@@ -217,7 +215,7 @@ class Devices:
                 return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    text = f"{self._path} is being changed by another process. Nothing was changed; try again."
+                    text = f"{self._path} is being changed by another process. Try again."
                     raise NotPrivate(text) from None
                 time.sleep(0.01)
 
@@ -227,13 +225,11 @@ class Devices:
         except FileNotFoundError:
             return File([], [])
         except OSError as error:
-            raise BadSetting(f"{self._path} can't be read: {error.strerror}. Nothing was changed.") from None
+            raise BadSetting(f"{self._path} can't be read: {error.strerror}.") from None
         try:
             return msgspec.json.decode(data, type=File)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise BadSetting(
-                f"{self._path} is damaged. Nothing was changed; remove it, and give each device a new token."
-            ) from None
+            raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
@@ -281,11 +277,11 @@ def valid_names(file: File) -> set[str]:
 
 
 def wrong_token() -> ClientError:
-    return ClientError("UNAUTHORIZED", "The token is missing or wrong. Nothing was done.")
+    return ClientError("UNAUTHORIZED", "The token is missing or wrong.")
 
 
 def refusal_of(device: Device | None) -> ClientError | None:
-    """Why the token of a device is not accepted; None if it is. ``device``: None if the list does not contain it any more."""
+    """Why the token of a device is not accepted; None if it is. ``device``: None if the list no longer contains it."""
     if device is None or device.revoked:
         text = "This device's token was revoked by the owner. Ask for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
@@ -304,10 +300,10 @@ def added(
     made_by: str | None = None,
 ) -> tuple[Device, str]:
     if not is_name(name):
-        raise BadArgument("NAME", "must be 1 to 60 printable characters. Nothing was changed.")
+        raise BadArgument("NAME", "must be 1 to 60 printable characters.")
     at = now()
     if name in valid_names(file):
-        raise BadArgument("NAME", f"a device {name!r} already exists. Nothing was changed; revoke that one first.")
+        raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")
     secret = secrets.token_urlsafe(32)
     device = Device(
         id=secrets.token_hex(4),
@@ -347,13 +343,13 @@ def new_code(
     lifetime: timedelta | None = None,
     maker: Identity | None = None,
 ) -> str:
-    """Creates a code for a device of this name (None: the device chooses). ``maker``: the client that requests it; None for
-    the owner. The device never outlives a maker that expires.
+    """Creates a code for a device of this name (None if the device chooses its name). ``maker``: the client that requests it;
+    None for the owner. The device never outlives a maker that expires.
 
     Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is not.
     """
     if name is not None and not is_name(name):
-        raise BadArgument("--name", "must be 1 to 60 printable characters. Nothing was changed.")
+        raise BadArgument("--name", "must be 1 to 60 printable characters.")
     code = "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
     at = now()
     own = maker.device_id if maker is not None else None
@@ -383,7 +379,7 @@ def new_code(
 def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] = ()) -> tuple[Device, str]:
     """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
 
-    ``keys``: the fingerprints of the SSH keys that are authorised now.
+    ``keys``: the fingerprints of the SSH keys that are authorized now.
 
     Blocking, for at most half a second: the client that pairs has a few seconds to sign in.
     """
@@ -416,7 +412,7 @@ def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
             "PAIRING_WRONG",
-            "The pairing code is not valid. Nothing was done. Check the code and try again.",
+            "The pairing code is not valid. Check the code and try again.",
             "data.code",
         )
     if hits[0][1].used:

@@ -78,6 +78,9 @@ LEAST_PER_DEVICE: Final = 4
 OWNER: Final = ""
 """The owner among the devices."""
 
+NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
+"""Stands for a device while it is being paired."""
+
 
 class ClientLimits(Struct, frozen=True):
     """Clients at once, of all and of one address; and prompts of one device per minute."""
@@ -153,8 +156,9 @@ class Entrance:
         with self._counted(address):
             return self._access.identify(token)
 
-    async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
-        """Pairs a device. Returns it and its token. Raises ``ClientError``."""
+    async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
+        """Pairs a device. Returns it and its token. ``enters``: it is to be admitted at once, so there has to be room for it.
+        Raises ``ClientError``; the code stays valid if there is no room."""
         key = place(address)
         # One after the other: a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -162,7 +166,9 @@ class Entrance:
             if refused is not None:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
-                with self._counted(address, short=True):
+                # Before the code is used up: a device that is refused can try again with it.
+                room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
+                with room, self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
             except ClientError as error:
                 if error.code == "PAIRING_WRONG":
@@ -217,12 +223,7 @@ class Entrance:
 
     def admit(self, identity: Identity, address: str) -> None:
         """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there are too many."""
-        full = self._full(identity)
-        if full is not None:
-            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
-                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
-                self._note_refusal(code=full[0], device=identity.name or None, address=address)
-            raise ClientError("RESOURCE_LIMIT", full[1])
+        self._check_room(identity, address)
         if identity.device is not None:
             self._connects.take(identity.device, now())
         self._signed_in[identity.device or OWNER] += 1
@@ -232,6 +233,25 @@ class Entrance:
         self._signed_in[key] -= 1
         if not self._signed_in[key]:
             del self._signed_in[key]
+
+    @contextlib.contextmanager
+    def _place_for_newcomer(self, address: str) -> Iterator[None]:
+        """Keeps a place for the device that is being paired. Raises ``ClientError`` if there is none."""
+        self._check_room(NEWCOMER, address)
+        self._signed_in[NEWCOMER.device or OWNER] += 1
+        try:
+            yield
+        finally:
+            self.left(NEWCOMER)
+
+    def _check_room(self, identity: Identity, address: str) -> None:
+        """Raises ``ClientError`` if there are too many clients."""
+        full = self._full(identity)
+        if full is not None:
+            if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
+                logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
+                self._note_refusal(code=full[0], device=identity.name or None, address=address)
+            raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity) -> tuple[str, str] | None:
         """A code and a text if the device, or all of them, have as many clients as they may; None if there is room."""
@@ -254,7 +274,7 @@ class Entrance:
             self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
             logger.warning(
-                "%s (%s) keeps sending requests that it is not allowed to send: further ones are not logged for now",
+                "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
                 address,
                 by,
             )
@@ -264,7 +284,7 @@ class Entrance:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
             self._warned_of_proxy = True
             logger.warning(
-                "a proxy on this machine forwards requests: they are not limited by address. Name it with --trusted-proxy %s",
+                "requests through a proxy on this machine are not limited by address. Name the proxy with --trusted-proxy %s",
                 head.peer,
             )
 
@@ -323,7 +343,7 @@ class Entrance:
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
         """Counts it as a failure if the block raises ``ClientError``. The right token is accepted however often others at the
-        address have failed: 256 bits can't be guessed, and a neighbour must not lock a device out. A ``short`` secret is not
+        address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. A ``short`` secret is not
         even checked then.
         """
         key = place(address)
@@ -346,7 +366,7 @@ class Entrance:
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
             self.note("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
-        text = f"Too many {what}. Nothing was done; try again in {seconds} s."
+        text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
     def _note_refusal(self, **fields: Any) -> None:
@@ -354,7 +374,7 @@ class Entrance:
         if refused is None:
             self.note("refused", **fields)
         elif refused.first:
-            logger.warning("connections from very many addresses are refused: further ones are not logged for now")
+            logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
 
     def note(self, event: str, **fields: Any) -> None:

@@ -17,12 +17,12 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """From least to most: each includes those before it.
 
-``view`` reads. ``approve`` decides about approvals and stops runs. ``run`` starts runs in the projects that exist.
+``view`` reads. ``approve`` decides on approvals and stops runs. ``run`` starts runs in the projects that exist.
 ``admin`` creates and deletes projects.
 """
 
 DECIDES: Final[Scope] = "approve"
-"""Needed to decide about approvals."""
+"""Needed to decide on approvals."""
 
 RUNS: Final[Scope] = "run"
 """Needed for any decision: with another input, or for more than one call. That amounts to starting a run. Also needed to
@@ -39,7 +39,7 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: directories; only projects in them are visible. None: all projects.
+    """The identity of a connection. ``projects``: directories; only projects in them are visible. None for all projects.
 
     ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token. ``only``: the project and the
     approval that the token of a notification is for; None for all other tokens.
@@ -62,7 +62,7 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None: at no directory)."""
+        """Whether it may see a project at ``path`` (None for one without a directory)."""
         if self.projects is None:
             return True
         return path is not None and any(Path(one) in (path, *path.parents) for one in self.projects)
@@ -77,7 +77,7 @@ def owner(name: str) -> Identity:
 
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval, and the command is not a plain decision about it:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval, and the command is not a plain decision on it:
     the notification shows what the agent asks, and no other input.
     """
     if identity.only is None:
@@ -87,7 +87,7 @@ def check_only(identity: Identity, command: commands.Command, what: str) -> None
         command.remember or command.updated_input is not None or command.updated_input_blob is not None
     )
     if about != identity.only or not plain:
-        text = f"{what}: the token of a notification is for one decision alone. Nothing was done."
+        text = f"{what}: a notification's token is valid for one decision only."
         raise ClientError("OUT_OF_SCOPE", text, details={"scope": identity.scope, "needed": DECIDES})
 
 
@@ -132,5 +132,5 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def out_of_scope(identity: Identity, needed: Scope, what: str, field: str | None = None) -> ClientError:
-    text = f"{what} needs the scope {needed}; {identity.name} has {identity.scope}. Nothing was done."
+    text = f"{what} requires the {needed} scope; {identity.name} has {identity.scope}."
     return ClientError("OUT_OF_SCOPE", text, field, details={"scope": identity.scope, "needed": needed})

@@ -59,9 +59,9 @@ T = TypeVar("T")
 LARGEST_LIST: Final = 200_000
 """Bytes of the list of files, as JSON: it fits into a frame together with the diff."""
 
-NO_REPOSITORY: Final = "The project is not in a git work tree, so the changes that runs made are not known."
+NO_REPOSITORY: Final = "The project is not in a git work tree, so changes made by runs can't be determined."
 NO_GIT: Final = (
-    "git is not installed on the server's machine, so the changes that runs made are not known. Install git."
+    "git is not installed on the server's machine, so changes made by runs can't be determined. Install git."
 )
 
 NAMED: Final = 5
@@ -230,7 +230,7 @@ class Checkpoints:
                     yield git
             except (GitFailed, OSError):
                 if self._folder is not None and not await asyncio.to_thread(self._folder.exists):
-                    raise NoCheckpoint("The project was removed meanwhile.") from None
+                    raise NoCheckpoint("The project was removed in the meantime.") from None
                 raise
 
     async def close(self) -> None:
@@ -256,7 +256,7 @@ class Checkpoints:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was cancelled: the project is closed.")
+            raise GitFailed("the checkpoint was canceled because the project was closed.")
         return collected.result()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
@@ -500,7 +500,7 @@ class Checkpoints:
             words += ["--", "."]
         code, _, complaint = await git.run(*words, stdin=chosen)
         if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
-            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
+            raise GitFailed(f"git add exited with code {code}: {complaint.strip()[:500]}")
 
     def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
         """As many of these files as are read for one checkpoint. Blocking."""
@@ -519,7 +519,7 @@ class Checkpoints:
         if code:
             if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
                 return False
-            raise GitFailed(f"git diff-index ended with code {code}: {complaint.strip()[:500]}")
+            raise GitFailed(f"git diff-index exited with code {code}: {complaint.strip()[:500]}")
         listed = _marked(output)
         known = self._before.run_id == run_id
         await git.update(
@@ -621,7 +621,7 @@ class Checkpoints:
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
         """Changes the files from the tree ``now``, which they are, to the tree ``wanted``, all or nothing. ``paths``: of the
-        files that differ. Raises ``Changed`` if they are not ``now`` any more."""
+        files that differ. Raises ``Changed`` if they are no longer ``now``."""
         # The patch starts from the current files, so that each change has one place, however similar others are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
@@ -762,8 +762,8 @@ def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
     if lost:
         names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
         raise NoCheckpoint(
-            f"The run can't be reverted: a git filter (such as LFS) stores {names}, and of such files only the smallest "
-            f"{FILTERED_BYTES // MB} MB are kept. Nothing was changed. Restore the files with git."
+            f"The run can't be undone: a git filter (such as LFS) stores {names}, and checkpoints contain only the "
+            f"smallest {FILTERED_BYTES // MB} MB of such files. Restore the files with git."
         )
 
 

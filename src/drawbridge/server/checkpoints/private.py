@@ -69,11 +69,11 @@ MOST_STORED: Final = 2_000 * MB
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""What no checkpoint refers to any more is removed once an hour, and also with more files than this in the repository."""
+"""What is no longer in any checkpoint is removed once an hour, and also with more files than this in the repository."""
 
 ADVICE: Final = (
-    "List what needs no review in a .gitignore file, or make the directory a git repository (git init): git then decides "
-    "what is looked at."
+    "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
+    "decides which files are included."
 )
 
 
@@ -190,9 +190,9 @@ class PrivateRepository:
             if count > MOST_FILES:
                 raise TooLarge(f"the directory has more than {MOST_FILES:,} files.")
             if size > MOST_BYTES:
-                raise TooLarge(f"the files in the directory have more than {MOST_BYTES // MB} MB.")
+                raise TooLarge(f"the files in the directory exceed {MOST_BYTES // MB} MB.")
         if len(left_out) > MOST_LARGE:
-            text = f"more than {MOST_LARGE:,} files are over {LARGEST_FILE // MB} MB, or are repositories of their own."
+            text = f"more than {MOST_LARGE:,} files are over {LARGEST_FILE // MB} MB, or are nested repositories."
             raise TooLarge(text)
         return left_out
 

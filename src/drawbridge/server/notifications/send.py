@@ -221,7 +221,7 @@ class Notifier:
         wait = self._next_tests.get(browser.device_id, 0.0) - time.monotonic()
         if wait > 0:
             seconds = math.ceil(min(wait, TEST_SECONDS))
-            text = f"Another test was just sent. Nothing was sent; try again in {seconds} s."
+            text = f"A test was sent just now. Try again in {seconds} s."
             raise ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
         self._next_tests[browser.device_id] = math.inf
         loop, result = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
@@ -253,12 +253,12 @@ class Notifier:
             logger.exception("internal error: a test notification was not sent")
             return "The server could not send the notification. Its log has the reason."
         if browser not in list(self.subscriptions):
-            return "The subscription of this browser has ended. Turn notifications off and on again."
+            return "This browser's push subscription has expired. Turn notifications off and on again."
         return None
 
     def identify(self, token: str) -> Identity | None:
         """The identity that the token of a notification gives: its device's, for that one approval. None if the token is not
-        valid, the browser has unsubscribed, or its device may not decide (any more).
+        valid, the browser has unsubscribed, or its device may no longer decide.
         """
         found = self._tokens.find(token)
         if found is None or not any(one.endpoint == found.endpoint and one.actions for one in self.subscriptions):
@@ -325,7 +325,7 @@ class Notifier:
             if error.status not in GONE:
                 raise
             self.subscriptions.remove(to.endpoint)
-            logger.info("a browser's subscription has ended and was removed")
+            logger.info("removed a browser's subscription that has expired")
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:

@@ -120,9 +120,7 @@ class Subscriptions:
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
         """Raises ``ClientError`` and ``NotPrivate``."""
         if who.key is not None:
-            raise ClientError(
-                "NOT_SUPPORTED", "Only devices with a token can receive notifications. Nothing was stored."
-            )
+            raise ClientError("NOT_SUPPORTED", "Only devices with a token can receive notifications.")
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
 
     def own(self, endpoint: str, who: Identity) -> Subscription | None:
@@ -147,16 +145,13 @@ class Subscriptions:
         """Checks a subscription. Returns it with the endpoint that is posted to. Raises ``ClientError``."""
         endpoint = self._posted_to(new.endpoint)
         if endpoint is None:
-            text = (
-                "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge. "
-                "Nothing was stored."
-            )
+            text = "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         if not _is_point(unpacked(new.p256dh)):
-            text = "data.p256dh: this is not a point on the curve P-256 in base64url. Nothing was stored."
+            text = "data.p256dh: this is not a point on the P-256 curve in base64url."
             raise ClientError("VALIDATION_FAILED", text, "data.p256dh")
         if len(unpacked(new.auth)) != AUTH_BYTES:
-            text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url. Nothing was stored."
+            text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url."
             raise ClientError("VALIDATION_FAILED", text, "data.auth")
         return msgspec.structs.replace(new, endpoint=endpoint)
 

@@ -23,11 +23,11 @@ class Kind(Struct, frozen=True):
 CODES: Final[Mapping[str, Kind]] = {
     # the message
     "JSON_PARSING": Kind("The message is not a JSON object of valid Unicode text, or is nested too deeply."),
-    "UNKNOWN_TYPE": Kind("No message has this `type`."),
+    "UNKNOWN_TYPE": Kind("There is no message of this `type`."),
     "VALIDATION_FAILED": Kind(
         "A field is missing, has the wrong type, or has a value that is not allowed; `field` names it."
     ),
-    "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it. Nothing was started."),
+    "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
     # identity and rights
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
@@ -37,10 +37,10 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "The signature is not for this challenge, not made with a key that the owner has authorised, or in the form of "
-        "an earlier version."
+        "The signature is not for this challenge, not made with a key that the owner has authorized, or in an earlier "
+        "format."
     ),
-    "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
+    "SIGNATURE_REPLAYED": Kind("The challenge is not this connection's latest one, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
         "The signature is for another server's name, port or certificate: it was relayed from elsewhere, or a tunnel "
         "or proxy changes them."
@@ -57,7 +57,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
         "For a project: its directory no longer exists or is now outside of `--allow`, so nothing runs there."
     ),
-    "PROJECT_NOT_FOUND": Kind("No project has this id."),
+    "PROJECT_NOT_FOUND": Kind("No project has this ID."),
     "PROJECT_EXISTS": Kind("The directory is already a project."),
     "PROJECT_NESTING": Kind("A project can't be inside another one, or contain one."),
     "RESOURCE_LIMIT": Kind(
@@ -66,22 +66,22 @@ CODES: Final[Mapping[str, Kind]] = {
     # the files of a project
     "FILE_NOT_FOUND": Kind("The project has no such file or directory."),
     "FILE_PRIVATE": Kind("The path is private: it usually contains secrets, or belongs to git or to the server."),
-    "FILE_TOO_LARGE": Kind("The file is larger than what is shown; `details` has its size and the limit, in bytes."),
+    "FILE_TOO_LARGE": Kind("The file is too large to be shown; `details` has its size and the limit, in bytes."),
     "FILE_UNSUPPORTED": Kind("The file is neither UTF-8 text nor an image."),
     "FILE_NOT_COMPARED": Kind(
-        "What has changed in the file is not known: the project is not in a git work tree, or git can't read the repository."
+        "The file's changes can't be determined: the project is not in a git work tree, or git can't read the repository."
     ),
     # devices
-    "DEVICE_NOT_FOUND": Kind("No device with this id has a valid token."),
+    "DEVICE_NOT_FOUND": Kind("No device with this ID has a valid token."),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
-    "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
+    "PROCESS_NOT_FOUND": Kind("Nothing is running in this project."),
     "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
-    "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
+    "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),
     "EXECUTION_TIMEOUT": Kind("The run timed out.", retryable=True),
     "MEMORY_LIMIT": Kind(
-        "The agent and the processes that it started used more memory than the owner allows, and were ended."
+        "The agent and the processes that it started used more memory than the owner allows, and were stopped."
     ),
     "AGENT_NOT_FOUND": Kind("The agent's program is not installed, or no agent has this name."),
     "AGENT_TOO_OLD": Kind("The agent's program is older than the versions that the server supports."),
@@ -95,52 +95,52 @@ CODES: Final[Mapping[str, Kind]] = {
         "everything that it changed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was reverted."
+        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."
     ),
     "HUNK_GONE": Kind(
-        "The hunk or file is not in the review any more, or the review is not the one that was seen: get it again. "
-        "`details` has who decided the hunk and how, if somebody did. Nothing was changed."
+        "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "
+        "`details` has who decided on the hunk and how, if somebody did."
     ),
     "REVIEW_CLASH": Kind(
-        "The files were changed in the same places at this moment, or a path is in the way of another one; "
+        "The same places in the files have just been changed, or one path is in the way of another; "
         "`details.paths` names them. Nothing was changed."
     ),
-    "NOTHING_TO_COMMIT": Kind("Nothing was kept in the review that the last commit does not contain."),
-    "BRANCH_EXISTS": Kind("There is a branch of this name. Nothing was committed."),
+    "NOTHING_TO_COMMIT": Kind("There is nothing to commit: everything that was kept is already in the last commit."),
+    "BRANCH_EXISTS": Kind("A branch with this name already exists."),
     "COMMIT_BLOCKED": Kind(
-        "The repository is in a state in which the kept changes can't be committed; `details.reason` has the reason as a "
-        "word, `details.paths` the files, if it is about some. Nothing was changed."
+        "The kept changes can't be committed in the repository's current state; `details.reason` is a one-word code for "
+        "the reason, and `details.paths` lists the files, if any."
     ),
-    "COMMIT_FAILED": Kind(
-        "git or one of its hooks refused the commit; `details.output` has what they printed. Nothing was committed."
-    ),
+    "COMMIT_FAILED": Kind("git or one of its hooks refused the commit; `details.output` has what they printed."),
     "PUSH_BLOCKED": Kind(
-        "The branch can't be pushed, or no pull request be created; `details.reason` has the reason as a word. Nothing was "
-        "pushed."
+        "The branch can't be pushed, or no pull request can be created; `details.reason` is a one-word code for the reason."
     ),
     "PUSH_FAILED": Kind(
         "git, one of its hooks or the remote refused the push, or it took too long; `details.output` has what they printed."
     ),
     "COMMENT_GONE": Kind(
-        "The comment was removed or already sent, or the drafts are not those that were seen: get the review again. "
-        "`details.run_id` is the run that they were sent with, if they were sent. Nothing was changed."
+        "The comment was removed or already sent, or the drafts are not those that were shown: read the review again. "
+        "`details.run_id` is the run that they were sent with, if they were sent."
     ),
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
     ),
-    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this id."),
+    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this ID."),
     # approvals and blobs
-    "APPROVAL_NOT_FOUND": Kind("There is no approval with this id."),
-    "APPROVAL_RESOLVED": Kind("The approval was already resolved or withdrawn; `details` has who did it and how."),
-    "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
+    "APPROVAL_NOT_FOUND": Kind("There is no approval request with this ID."),
+    "APPROVAL_RESOLVED": Kind(
+        "The approval request was already resolved or withdrawn; `details` shows by whom and how."
+    ),
+    "BLOB_NOT_FOUND": Kind("There is no blob with this ID, or it has expired."),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
     ),
     # the server and its disk
     "DISK_LIMIT": Kind(
-        "The project's history, or all data of the server, is as large as its owner allows.", retryable=True
+        "The project's history, or the server's data in total, has reached the limit that the owner has set.",
+        retryable=True,
     ),
-    "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
+    "DISK_SPACE_LOW": Kind("The disk is full or nearly full.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
     "INTERNAL_ERROR": Kind("An internal server error; its log has the details under `correlation_id`.", retryable=True),
@@ -177,7 +177,9 @@ def no_project() -> ClientError:
 
 def internal_error() -> ClientError:
     """The error for a fault of the server itself, which was logged under the request's correlation id."""
-    return ClientError("INTERNAL_ERROR", "The server failed. Its log has the details under the correlation id.")
+    return ClientError(
+        "INTERNAL_ERROR", "Internal server error. The server's log has the details under the correlation ID."
+    )
 
 
 def not_written(error: DrawbridgeError) -> ClientError:

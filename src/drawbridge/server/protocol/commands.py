@@ -172,19 +172,22 @@ class AgentKill(ProjectCommand):
 
 
 class AgentInterrupt(ProjectCommand, kw_only=True):
-    """``all``: also removes the prompts that wait, whoever has sent them, which needs the scope ``run``."""
+    """``all``: also removes the queued prompts, whoever has sent them, which needs the scope ``run``. ``schedule``: cancels
+    what the idle agent has scheduled, and interrupts no run.
+    """
 
     all: bool = False
+    schedule: bool = False
 
 
 class QueueRemove(ProjectCommand, kw_only=True):
-    """Removes a prompt that waits: its run ends as ``interrupted`` without having begun."""
+    """Removes a queued prompt: its run ends as ``interrupted`` without having begun."""
 
     run_id: Identifier
 
 
 class QueueEdit(ProjectCommand, kw_only=True):
-    """Gives a prompt that waits another text."""
+    """Changes the text of a queued prompt."""
 
     run_id: Identifier
     prompt: Text
@@ -268,7 +271,7 @@ class ReviewSubmit(ProjectCommand, kw_only=True):
 
 
 class ReviewWithdraw(ProjectCommand, kw_only=True):
-    """Makes drafts again of the comments that wait for the agent of a terminal session."""
+    """Turns the comments that wait for a terminal session's agent back into drafts."""
 
 
 class ReviewCommit(ProjectCommand, kw_only=True):
@@ -331,13 +334,13 @@ class SessionFork(ProjectCommand, kw_only=True):
 
 
 class Sessions(InProjects, kw_only=True):
-    """Requests the sessions of the histories, those that were active last first."""
+    """Requests the sessions of the histories, the most recently active first."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
 
 class SessionMessages(ProjectCommand, kw_only=True):
-    """Requests the end of a session's conversation, or what is before the position ``before`` (of a former reply)."""
+    """Requests the end of a session's conversation, or what is before the position ``before`` (of an earlier reply)."""
 
     session_id: Identifier
     before: Identifier | None = None
@@ -346,7 +349,7 @@ class SessionMessages(ProjectCommand, kw_only=True):
 
 class SessionExport(ProjectCommand, kw_only=True):
     """Requests a session, or without ``session_id`` the whole history of the project, as a file: its next piece after the
-    position ``after`` (of a former reply)."""
+    position ``after`` (of an earlier reply)."""
 
     session_id: Identifier | None = None
     format: Literal["markdown", "jsonl"] = "markdown"
@@ -369,7 +372,7 @@ class SessionDelete(ProjectCommand, kw_only=True):
 class Search(InProjects, kw_only=True):
     """Requests the records that contain all words of ``query``; with an empty one all records that have a text.
 
-    ``kinds``: only texts of these kinds. ``before``: the ``next`` of a former reply.
+    ``kinds``: only texts of these kinds. ``before``: the ``next`` of an earlier reply.
     """
 
     query: Annotated[str, Meta(max_length=1_000)] = ""
@@ -550,7 +553,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
     request = requests.get(envelope.type)
     if request is None:
         shown = envelope.type[:LONGEST_NAME]
-        raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type. Nothing was done.", "type")
+        raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type.", "type")
     try:
         # Clients that follow the specification's own code send "data": null if there are no fields.
         data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
@@ -582,16 +585,15 @@ def request_id_of(text: str) -> str | None:
 
 def _set_project(command: InProjects, beside: str) -> None:
     if beside and command.project_id and beside != command.project_id:
-        text = "project_id: the message and its data name different projects. Nothing was done. Send the id once."
+        text = "project_id: the message and its data name different projects. Send the ID once."
         raise ClientError("VALIDATION_FAILED", text, "project_id")
     command.project_id = beside or command.project_id
     if not command.project_id and isinstance(command, ProjectCommand):
-        raise ClientError("VALIDATION_FAILED", "project_id: it is missing. Nothing was done.", "project_id")
+        raise ClientError("VALIDATION_FAILED", "project_id: it is missing.", "project_id")
 
 
 def _no_json() -> ClientError:
-    text = "The message can't be parsed: it must be a JSON object of valid Unicode text, not nested too deeply. "
-    text += "Nothing was done."
+    text = "The message can't be parsed: it must be a JSON object of valid Unicode text, not nested too deeply."
     return ClientError("JSON_PARSING", text)
 
 
@@ -610,9 +612,9 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
         field = f"{field}.{named[2][:LONGEST_NAME]}"
         problem = "it is missing" if missing else "the field is not known"
         if not missing and place and where == ".options`":
-            return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known. Nothing was done.", field)
+            return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known.", field)
     elif not field:
         return _no_json()
     field = field.removeprefix(".")
     problem = problem.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
-    return ClientError("VALIDATION_FAILED", f"{field}: {problem}. Nothing was done.", field)
+    return ClientError("VALIDATION_FAILED", f"{field}: {problem}.", field)

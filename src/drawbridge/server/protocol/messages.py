@@ -172,7 +172,7 @@ ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
 """Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
 was blocked three times in a row; hooks can make it ask in any mode."""
 
-IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+IN_TERMINAL: Final = "asked in the terminal: it can now be answered only there"
 """The reason of a withdrawn approval that only the agent's own dialog still asks about."""
 
 
@@ -237,11 +237,14 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues by itself."""
+    scheduled_until: str | None = None
+    """When the last run begins that the agent has scheduled itself. Its process is kept until then, and for a minute longer
+    while that run is due."""
     title: str = ""
     """Of its current session: the name that a person gave it, or else its first prompt."""
     problem: str | None = None
-    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner does not allow
-    it any more."""
+    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner no longer
+    allows it."""
     review: ReviewNumbers | None = None
     """What was to be decided when the server last compared the files; null: it has not compared them yet.
     ``update/review_changed`` reports what changes."""
@@ -290,7 +293,7 @@ class QueueChanged(Struct, frozen=True):
 
 
 class PromptEdited(Struct, frozen=True):
-    """A prompt that waits was changed: ``prompt`` is what the agent will be given. ``by``, ``client_id``: who did it."""
+    """A queued prompt was changed: ``prompt`` is what the agent will be given. ``by``, ``client_id``: who did it."""
 
     run_id: str
     prompt: str
@@ -339,7 +342,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A person has given the session a name; an empty one: it has no name any more."""
+    """A person has named the session; an empty name removes it."""
 
     session_id: str
     name: str
@@ -388,6 +391,9 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     input_tokens: int | None = None
     """The tokens that the models have read, those from a cache included, if the agent reports them."""
     output_tokens: int | None = None
+    directory: str | None = None
+    """The directory in which the agent has worked, if that is another work tree than the project's, or outside of it: changes
+    there are not among those of the run."""
 
 
 class ChangedFile(Struct, frozen=True):
@@ -746,7 +752,7 @@ class Subscriber(Protocol):
 
     @property
     def decides(self) -> bool:
-        """Whether it may decide about approvals."""
+        """Whether it may decide on approvals."""
         ...
 
     @property

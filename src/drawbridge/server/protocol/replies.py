@@ -99,13 +99,15 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
     waiting: bool = False
 
 
-class RunChanges(Struct, frozen=True):
-    """``diff``: unified; ``truncated`` if it, or ``files``, does not fit into a message."""
+class RunChanges(Struct, frozen=True, omit_defaults=True):
+    """``diff``: unified; ``truncated`` if it, or ``files``, does not fit into a message. ``directory``: as ``RunFinished`` has
+    it."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
     diff: str
     truncated: bool
+    directory: str | None = None
 
 
 class ReviewHunk(Struct, frozen=True):
@@ -133,10 +135,10 @@ class ReviewImage(Struct, frozen=True):
 
 
 class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A file with changes to decide. ``old_path``: that before, if it was renamed. ``added``, ``removed``: numbers of lines.
-    ``old_mode``, ``new_mode``: as git has them, null where the file does not exist. ``binary``: its lines are not compared, and
-    it is decided as a whole. ``old_image``, ``new_image``: what it shows, if it is named like an image. ``too_large``: its
-    hunks do not fit into the message, and are left out.
+    """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``: numbers of
+    lines. ``old_mode``, ``new_mode``: as git has them, null where the file does not exist. ``binary``: its lines are not
+    compared, and it is decided as a whole. ``old_image``, ``new_image``: what it shows, if it is named like an image.
+    ``too_large``: its hunks do not fit into the message, and are left out.
     """
 
     path: str
@@ -428,7 +430,7 @@ class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The reply to ``file_changes``. ``status``: as in ``file_list``; missing, as all that follows, if the content is that of
-    the last commit. ``old``: the text in that commit, missing for a new file; ``new``: the present text, missing for a deleted
+    the last commit. ``old``: the text in that commit, missing for a new file; ``new``: the current text, missing for a deleted
     file. Texts that do not fit into a message together are both missing; ``diff`` has the hunks of their unified diff then,
     with ``truncated`` only its beginning.
     """

@@ -82,15 +82,15 @@ class Commenting:
         if drafts != self.drafts_version:
             sent = next((one for one in reversed(known) if one.run_id is not None), None)
             waiting = any(one.state == "draft" for one in known)
-            text = "The drafts are not those that were shown. Nothing was sent. Get the review again."
+            text = "The drafts are not those that were shown, so they were not sent. Read the review again."
             if sent is not None and not waiting:
-                text = "The drafts were already sent. Nothing was sent again."
+                text = "The drafts were already sent."
             if not waiting and any(one.state == "waiting" for one in known):
-                sent, text = None, "The drafts already wait for the agent. Nothing was sent again."
+                sent, text = None, "The drafts are already waiting for the agent."
             details = None if sent is None or waiting else {"run_id": sent.run_id}
             raise ClientError("COMMENT_GONE", text, field="data.drafts", details=details)
         if not any(one.state == "draft" for one in known):
-            text = "There are no drafts to send. Nothing was sent. Write a comment first, or send a prompt."
+            text = "There are no drafts to send. Write a comment first, or send a prompt."
             raise ClientError("VALIDATION_FAILED", text, field="data.drafts")
 
     def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
@@ -130,7 +130,7 @@ class Commenting:
             raise _invalid(name, "it is missing")
         last = line if command.end_line is None else command.end_line
         if last < line:
-            raise _invalid("end_line", "it is before the line")
+            raise _invalid("end_line", "it is less than `line`")
         _check_length("quote", quote)
         text, suggestion = _words(command)
         try:
@@ -144,7 +144,7 @@ class Commenting:
         except HunkGone as error:
             raise refused(error) from None
         except NoLines:
-            text = "The file has no lines on this side that could be commented on. Nothing was changed."
+            text = "The file has no lines on this side that can be commented on."
             raise ClientError("VALIDATION_FAILED", text, field="data.side") from None
         return ReviewComment(
             comment_id=id,
@@ -163,24 +163,23 @@ class Commenting:
         """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""
         known = self._comments.get(id)
         if known is None:
-            text = "The comment does not exist any more. Nothing was changed."
+            text = "The comment no longer exists."
             raise ClientError("COMMENT_GONE", text, field="data.comment_id")
         comment = known.comment
         if any(one is not None for one in (command.path, command.line, command.end_line, command.quote)):
-            raise _invalid("comment_id", "a comment stays on its lines")
+            raise _invalid("comment_id", "a comment can't be moved to other lines")
         if command.resolved is not None:
             if command.remove or command.text is not None or command.suggestion is not None:
-                raise _invalid("resolved", "nothing else can be changed with it")
+                raise _invalid("resolved", "it can't be combined with another change")
             return _resolved(comment, asker, resolved=command.resolved)
         if comment.by != asker.name and not asker.owns:
-            text = f"The comment is by {comment.by}. Only its author or a client with the scope admin can change it. "
-            text += "Nothing was changed."
+            text = f"The comment is by {comment.by}. Only its author or a client with the admin scope can change it."
             raise ClientError("OUT_OF_SCOPE", text, field="data.comment_id", details={"needed": "admin"})
         if comment.state == "waiting":
-            text = "The comment waits for the agent. Nothing was changed. Withdraw it first."
+            text = "The comment is waiting for the agent. Withdraw it first."
             raise ClientError("COMMENT_GONE", text, field="data.comment_id")
         if comment.state != "draft":
-            text = "The comment was already sent. Nothing was changed. Write another one."
+            text = "The comment was already sent. Write another one."
             details = {"run_id": comment.run_id}
             raise ClientError("COMMENT_GONE", text, field="data.comment_id", details=details)
         if command.remove:
@@ -193,14 +192,14 @@ class Commenting:
         count, size = sized(self._comments, comment)
         if comment.state != "resolved" and (count > MOST_COMMENTS or size > COMMENTS_BYTES):
             many = f"{MOST_COMMENTS} comments" if count > MOST_COMMENTS else f"{COMMENTS_BYTES:,} bytes of comments"
-            text = f"A review has at most {many} that are not resolved. Nothing was changed. Resolve or remove some."
+            text = f"A review can have at most {many} that are not resolved. Resolve or remove some."
             raise ClientError("RESOURCE_LIMIT", text, retryable=False)
 
 
 def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
     """The same comment if it is resolved, or not, already. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
-        text = "A draft can't be resolved: the agent has not received it. Nothing was changed. Send it, or remove it."
+        text = "A draft can't be resolved: the agent has not received it. Send it, or remove it."
         raise ClientError("VALIDATION_FAILED", text, field="data.resolved")
     if resolved == (comment.state == "resolved"):
         return comment
@@ -220,7 +219,7 @@ def _answer(
     return messages.updated("review_commented", _event(id, comment, asker), session, seq)
 
 
-NOT_AS_SHOWN: Final = "The lines are not as they were shown. Nothing was changed. Get the review again."
+NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the review again."
 
 
 def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
@@ -253,4 +252,4 @@ def _ended(text: str) -> str:
 
 
 def _invalid(name: str, problem: str) -> ClientError:
-    return ClientError("VALIDATION_FAILED", f"data.{name}: {problem}. Nothing was changed.", field=f"data.{name}")
+    return ClientError("VALIDATION_FAILED", f"data.{name}: {problem}.", field=f"data.{name}")

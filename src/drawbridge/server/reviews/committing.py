@@ -149,7 +149,7 @@ async def commit(
         filtered = [await filtered_of(git, commit) for commit in (base, files_now)]
         paths = frozenset().union(*(one.read | one.unread for one in filtered)) & kept.keys()
         if paths:
-            text = "a git filter (such as LFS) stores some of the files, which only a commit in your shell can apply"
+            text = "some of the files use a git filter (such as LFS), which only a commit in your shell can apply"
             raise Blocked("filter", text, list(map(shown_path, paths)))
         before = await differences(git, await _tree_of(git, head), base)
         new = await _merged(
@@ -160,7 +160,7 @@ async def commit(
         if not now:
             raise NothingToCommit
         if not now.keys() <= new.keys():
-            text = "a file is where a directory was, or the other way round"
+            text = "a file is where a directory was, or vice versa"
             raise Blocked("overlap", text, list(map(shown_path, now.keys() - new.keys())))
         await _prepare_index(git, lock, now, new)
         code, output = await _run(git, lock, head, tree, message, branch)
@@ -178,10 +178,10 @@ async def _check_name(git: Git, branch: str) -> None:
     if not branch.startswith("-") and branch != "HEAD" and "\0" not in branch:
         code, _, _ = await git.run("check-ref-format", f"refs/heads/{branch}")
     if code:
-        raise BadBranch("It is not a valid name of a branch.", exists=False)
+        raise BadBranch("This is not a valid branch name.", exists=False)
     code, _, _ = await git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
     if not code:
-        raise BadBranch("There is a branch of this name.", exists=True)
+        raise BadBranch("A branch with this name already exists.", exists=True)
 
 
 async def _check_state(git: Git, head: Head, branch: str | None) -> None:
@@ -202,8 +202,10 @@ async def author_of(git: Git) -> str:
     code, output = await git.as_person(script, IDENTITY_SECONDS, "the person's name")
     found = IDENTITY.search(output)
     if code or found is None:
-        text = "git does not know your name and address. Set user.name and user.email (git config --global) on the server's "
-        raise Blocked("identity", text + "machine")
+        text = (
+            "git does not know your name and email. Set user.name and user.email (git config --global) on the server's"
+        )
+        raise Blocked("identity", text + " machine")
     return found[1]
 
 
@@ -235,7 +237,7 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
             if not same(found, versions[1]):
                 new[path] = found
     if overlapping:
-        text = "there are other changes that are not committed in the same lines, or the whole file is not committed"
+        text = "the same lines have other uncommitted changes, or the whole file is uncommitted"
         raise Blocked("overlap", text, overlapping)
     return await with_contents(git, new)
 
@@ -247,7 +249,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
     try:
         made = await asyncio.to_thread(_create, lock)
     except FileExistsError:
-        text = "another git command is at work in the repository, or was killed (index.lock exists)"
+        text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
         await git.remove_at_end(lock)  # also if the server is killed
@@ -301,7 +303,7 @@ async def _prepare_index(
     )
     lost = staged.keys() - {path for _, _, path in after} - new.keys()
     if lost:
-        text = "a staged file is where a directory is committed, or the other way round"
+        text = "a staged file is where a directory is committed, or vice versa"
         raise Blocked("overlap", text, list(map(shown_path, lost)))
     await asyncio.to_thread(_fill, copy, lock)
 

@@ -59,7 +59,7 @@ def _parsed(output: bytes) -> dict[str, str | None]:
         end = output.find(b"\n", at)
         words = output[at:end].split()
         if len(words) != 3:
-            raise GitFailed("git cat-file printed something else than the contents of files")
+            raise GitFailed("git cat-file printed something other than file contents")
         start, size = end + 1, int(words[2])
         texts[words[0].decode()] = _text(output[start : start + size])
         at = start + size + 1

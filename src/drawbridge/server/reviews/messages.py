@@ -32,7 +32,7 @@ LONGEST_OUTPUT: Final = 10_000
 """Characters of what git and its hooks have printed that clients get."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""Colours and the like, for a terminal."""
+"""Colors and the like, for a terminal."""
 
 LARGEST_KEPT: Final = 50_000
 """Bytes of the list of kept files, as JSON."""
@@ -64,18 +64,18 @@ IMAGE: Final = "review_"
 def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
     """Raises ``ClientError``."""
     if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
-        text = "A decision is about hunks, files, or all: exactly one of them. Nothing was changed."
+        text = "A decision applies to hunks, files, or all: name exactly one of them."
         raise ClientError("VALIDATION_FAILED", text, field="data.hunks")
     if command.text is not None:
         if len(command.hunks) != 1 or command.decision is not None:
-            text = "An edit is for one hunk, and has no decision beside it. Nothing was changed."
+            text = "An edit applies to exactly one hunk and can't be combined with a decision."
             raise ClientError("VALIDATION_FAILED", text, field="data.text")
         return Wish(by, "edit", command.hunks, text=command.text)
     if command.decision is None:
-        text = "The decision is missing: keep or undo. Nothing was changed."
+        text = "The decision is missing: keep or undo."
         raise ClientError("VALIDATION_FAILED", text, field="data.decision")
     if not command.hunks and command.version is None:
-        text = "The version of the review that was seen is missing. Nothing was changed."
+        text = "The version of the review that was shown is missing."
         raise ClientError("VALIDATION_FAILED", text, field="data.version")
     return Wish(by, command.decision, command.hunks, command.files, command.all, command.version)
 
@@ -84,37 +84,37 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
     match error:
         case HunkGone(decided=Decided() as decided):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
-            text = f"The hunk was already {how} by {decided.by}. Nothing was changed. Get the review again."
+            text = f"The hunk was already {how} by {decided.by}. Read the review again."
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "It is not in the review any more. Nothing was changed. Get the review again."
+            text = "This is no longer in the review. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
-            text = "The review has changed since it was shown. Nothing was changed. Get the review again."
+            text = "The review has changed since it was shown. Read the review again."
             return ClientError("HUNK_GONE", text, field="data.version")
         case NotEditable():
-            text = "The hunk has no lines that could be edited. Nothing was changed. Keep or undo it."
+            text = "The hunk has no lines that can be edited. Keep or undo it."
             return ClientError("VALIDATION_FAILED", text, field="data.text")
         case Changed():
-            text = f"The files can't be changed, because of {error}. Nothing was changed. Get the review again."
+            text = f"The decision conflicts with {error}. Nothing was changed. Read the review again."
             return ClientError("REVIEW_CLASH", text, details={"paths": error.paths})
 
 
 def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> ClientError:
     match error:
         case NothingToCommit():
-            text = "Nothing was kept in the review that the last commit does not contain. Keep some changes first."
-            return ClientError("NOTHING_TO_COMMIT", text)
+            text = "There is nothing to commit: everything that was kept is already in the last commit."
+            return ClientError("NOTHING_TO_COMMIT", f"{text} Keep some changes first.")
         case Blocked():
-            text = f"The changes can't be committed: {error}. Nothing was changed."
+            text = f"The changes can't be committed: {error}."
             details = {"reason": error.reason, **({"paths": error.paths} if error.paths else {})}
             return ClientError("COMMIT_BLOCKED", text, details=details)
         case BadBranch():
             code = "BRANCH_EXISTS" if error.exists else "VALIDATION_FAILED"
-            return ClientError(code, f"{error} Nothing was committed. Choose another name.", field="data.branch")
+            return ClientError(code, f"{error} Choose another name.", field="data.branch")
         case Refused():
-            text = "git or one of its hooks refused the commit. Nothing was committed."
+            text = "git or one of its hooks refused the commit."
             return ClientError(
                 "COMMIT_FAILED", text, details={"output": shown_output(error.output), "code": error.code}
             )
@@ -128,11 +128,11 @@ def shown_output(output: str) -> str:
 def not_pushed(error: CannotPush | NotPushed) -> ClientError:
     match error:
         case CannotPush():
-            text = f"The branch can't be pushed: {error}. Nothing was pushed."
+            text = f"The branch can't be pushed: {error}."
             if error.reason == "program":
                 text = f"No pull request can be created: {error}. Nothing was pushed."
             if error.reason == "moved":
-                text += " Get the review again."
+                text += " Read the review again."
             return ClientError("PUSH_BLOCKED", text, details={"reason": error.reason})
         case NotPushed():
             text = "The push failed: git, one of its hooks or the remote refused it, or it took too long."

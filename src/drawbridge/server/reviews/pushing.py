@@ -60,8 +60,8 @@ class Target(Struct, frozen=True, kw_only=True):
     """Where the current branch is pushed to.
 
     ``local``, ``branch``: its name here and at the remote. ``ahead``: the number of commits that the remote's branch does not
-    have; None if there is none, as far as is known here. ``program``: creates a pull request; None: ``why_not`` is the reason,
-    for people. ``subject``, ``body``: of the last commit.
+    have; None if there is none, as far as is known here. ``program``: creates a pull request; None if ``why_not`` gives the
+    reason, for people. ``subject``, ``body``: of the last commit.
     """
 
     version: str
@@ -199,7 +199,7 @@ def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
     if len(installed) == 1:
         return next(iter(installed)), ""
     if installed:
-        return None, f"gh and glab are installed, and {host or 'the remote'} could be for either"
+        return None, f"both gh and glab are installed, and either could be right for {host or 'the remote'}"
     return None, "neither gh nor glab is installed on the server's machine"
 
 

@@ -67,7 +67,7 @@ class Reviewing:
         stores: Mapping[str, Store],
         beside: Callable[[Git], Awaitable[Beside]] | None = None,
     ) -> None:
-        """``name``: for the log. ``beside``: what the reply has for commits and pushes; raises ``GitFailed``. None: nothing."""
+        """``name``: for the log. ``beside``: what the reply has for commits and pushes, if anything; raises ``GitFailed``."""
         self._name = name
         self._review = review
         self._checkpoints = checkpoints
@@ -98,7 +98,7 @@ class Reviewing:
             async with self._checkpoints.operation() as git:
                 review = await self._review.current(git, self._checkpoints)
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("%s: its review was not looked at: %s", self._name, error)
+            logger.warning("%s: its review was not checked: %s", self._name, error)
         else:
             self._publish(review)
 
@@ -142,11 +142,11 @@ class Reviewing:
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
         # git may have any file of the repository: only what is in the review is for clients.
         if blob not in self._images:
-            raise ClientError("BLOB_NOT_FOUND", "The review shows no such image, or no longer.", field="data.blob_id")
+            raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
         async with self._checkpoints.operation() as git:
             size = int(await git.read("cat-file", "-s", blob))
             if size > largest:
-                text = f"The image can't be shown: it has {size:,} bytes, and at most {largest:,} are shown."
+                text = f"The image can't be shown: it is {size:,} bytes; the limit is {largest:,}."
                 details = {"size": size, "limit": largest}
                 raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
             return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")

@@ -112,7 +112,7 @@ def within(
         raise _denied("mcp_config", "is not allowed here")
     for rule in asked.allowed_tools:
         if not _rule_fits(ceilings, rule):
-            raise _denied("allowed_tools", f"may not contain {rule[:100]}")
+            raise _denied("allowed_tools", f"must not contain {rule[:100]}")
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"
@@ -147,7 +147,7 @@ def checked_mode(
 def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.model") -> str:
     """Raises ``ClientError`` (VALIDATION_FAILED, PERMISSION_DENIED)."""
     if model and not MODEL_NAME.fullmatch(model):
-        text = f'{field}: it is not the name of a model, such as "opus". Nothing was done.'
+        text = f'{field}: it is not a valid model name, such as "opus".'
         raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
         raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
@@ -158,9 +158,7 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
     """Raises ``ClientError`` (PERMISSION_DENIED) outside of the hours in which agents may be started."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
-        raise ClientError(
-            "PERMISSION_DENIED", f"The owner lets agents run from {first}:00 to {last}:00. Nothing was started."
-        )
+        raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
 
 
 def check_allowed(
@@ -168,10 +166,10 @@ def check_allowed(
 ) -> None:
     """Checks that clients may allow this. Raises ``ClientError`` (PERMISSION_DENIED); the approval stays open then."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
-        text = "The owner does not let agents leave plan mode. The approval stays open."
+        text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, suggestions, usable) if remember else ():
-        text = f"The agent may not remember {above}. The approval stays open; decide without remember."
+        text = f'This server does not allow agents to remember {above}. The request is still open: answer it without "Always".'
         raise ClientError("PERMISSION_DENIED", text, field="data.remember")
 
 
@@ -187,12 +185,12 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
                 pass
             case {"type": "setMode", "mode": str() as mode}:
                 if not mode_fits(ceilings, mode):
-                    yield f"the mode {mode[:100]}"
+                    yield f"the {mode[:100]} mode"
             case {"type": "addDirectories", "directories": list() as directories}:
                 if not all(isinstance(path, str) and usable(path) for path in directories):
-                    yield "directories outside of the allowed ones"
+                    yield "directories that are not allowed"
             case _ if ceilings.tools or not _all_modes(ceilings):
-                yield "what this server does not understand"
+                yield "a suggestion that it does not understand"
 
 
 def _rule(suggested: object) -> str:
@@ -285,9 +283,7 @@ def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
 
 
 def _denied(name: str, why: str, field: str = "") -> ClientError:
-    return ClientError(
-        "PERMISSION_DENIED", f"{name} {why}. Nothing was started.", field=field or f"data.options.{name}"
-    )
+    return ClientError("PERMISSION_DENIED", f"{name} {why}.", field=field or f"data.options.{name}")
 
 
 def is_open(hours: tuple[int, int], hour: int) -> bool:
@@ -358,6 +354,6 @@ def _exceeded(name: str, limit: float, spent: float) -> ClientError:
     again = "" if name == "project" else " Agents run again after midnight, by the server's clock."
     return ClientError(
         "BUDGET_EXCEEDED",
-        f"The owner's budget for {whose}, ${limit:g}, is used up. Nothing was started.{again}",
+        f"The owner's budget for {whose}, ${limit:g}, is used up.{again}",
         details={"budget": name, "limit_usd": limit, "spent_usd": round(spent, 6)},
     )

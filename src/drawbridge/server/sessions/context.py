@@ -105,7 +105,7 @@ class Context:
         the run was accepted. When the process has exited, the caller has to call ``running.ended``."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
-            raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")
+            raise AgentUnusable("INVALID_PATH", problem)
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)
 
     def asks(self, agent: str) -> bool:
@@ -131,7 +131,7 @@ class Context:
     def granted(self, directory: str, options: Options) -> Options:
         """The budget that a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of
         hours, or out of budget."""
-        self.check_place(Path(directory), "Nothing was started.")
+        self.check_place(Path(directory))
         now = datetime.now()
         check_hours(self.ceilings, now)
         left = self.budgets.left(directory, now)
@@ -140,11 +140,11 @@ class Context:
         asked = options.max_budget_usd
         return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
 
-    def check_place(self, path: Path, undone: str) -> None:
-        """Raises ``ClientError`` if the project's directory may not be used now. ``undone``: the last sentence of its text."""
+    def check_place(self, path: Path) -> None:
+        """Raises ``ClientError`` if the project's directory may not be used now."""
         problem = self.places.problem(path)
         if problem is not None:
-            raise ClientError("INVALID_PATH", f"{problem} {undone}")
+            raise ClientError("INVALID_PATH", problem)
 
     def spend(self, directory: str, amount: float) -> None:
         """Counts the cost of a run. If that has used up the day's budget, the other runs are stopped."""

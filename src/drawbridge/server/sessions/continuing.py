@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
 
-PROMPT: Final = "The limit that stopped you was reset. Continue with what you were asked:\n\n"
+PROMPT: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -78,8 +78,13 @@ class Continuing:
             return
         if run.order.unprompted:  # there is no prompt to send again
             return
-        if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
-            logger.warning("%s: it no longer continues by itself", self._data.id)
+        if self._times >= TIMES:
+            logger.warning("%s: not resumed automatically: already resumed %d times in a row", self._data.id, TIMES)
+            return
+        if retry_at - now > LONGEST_SECONDS:
+            days = LONGEST_SECONDS / 86_400
+            text = "%s: not resumed automatically: the limit resets in more than %g days"
+            logger.warning(text, self._data.id, days)
             return
         order = run.order
         self._data.waiting = metadata.Waiting(
@@ -129,7 +134,7 @@ class Continuing:
         try:
             self._execute(order)
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("%s: it does not continue yet: %s", self._data.id, error)
+            logger.warning("%s: the run can't resume yet: %s", self._data.id, error)
             self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._look_again(LOOK_SECONDS)
             return

@@ -77,7 +77,7 @@ class Disk:
             self._crossed = {key for key in self._crossed if key[0] != id}
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Forgets those that are neither projects nor terminal sessions any more."""
+        """Forgets those that are no longer projects or terminal sessions."""
         for id in [id for id in self._histories if id not in ids]:
             self.gone(id)
 
@@ -104,13 +104,14 @@ class Disk:
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
         """Why ``more`` bytes of an agent exceed the owner's limits; None if they do not. Does not read the disk."""
         for what, used, limit, flag in (
-            ("The history of this project takes", self._size(id), self._sizes.project, "--max-history"),
-            ("The data of this server takes", self._total + self._rest, self._sizes.data, "--max-data"),
+            ("The history of this project uses", self._size(id), self._sizes.project, "--max-history"),
+            ("This server's data uses", self._total + self._rest, self._sizes.data, "--max-data"),
         ):
             if used + more > limit or used >= limit:
                 text = (
-                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB is allowed ({flag}). Existing data is kept. "
-                    "No run continues until the owner raises the limit, drops old history (--keep-mb), or deletes projects."
+                    f"{what} {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
+                    "New runs are refused until the owner raises the limit, deletes old history (--keep-mb), or deletes "
+                    "projects."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None
@@ -123,13 +124,15 @@ class Disk:
         with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = f"Only {free // MB} MB of the server's disk is free. Nothing was started; free some space there."
+                text = f"Only {free // MB} MB of the server's disk is free, so the run was not started. Free some space there."
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:
         """For people, without a path."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no new runs start." for id in full]
+        return [
+            f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full
+        ]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)
@@ -148,9 +151,9 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "no new runs start." if at == 1 else "at the limit no new runs start."
+                then = "new runs are refused." if at == 1 else "new runs are refused at the limit."
                 what = f"The history of {id}" if id else WHOLE
-                text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
+                text = f"{what} uses {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)
 
     def _warn(self, key: tuple[str, float], warning: DiskWarning, directory: str) -> None:

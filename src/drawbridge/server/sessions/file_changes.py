@@ -1,6 +1,6 @@
 """What has changed in one file of a project since the last commit, as clients may see it.
 
-Whoever asks may have a scope that only reads. The present text is read as ``files`` reads it. git gives the committed one,
+Whoever asks may have a scope that only reads. The current text is read as ``files`` reads it. git gives the committed one,
 with the confinement and without the repository's configuration, as for checkpoints (``git``), and only of a path that
 clients may see. No filter runs, so a file that has one is compared as its bytes.
 """
@@ -149,11 +149,11 @@ async def _fitting(
     patch = git.folder / "patch"
     code, _, complaint = await git.run(*DIFF, f"--output={patch}", "--", *map(str, names))
     if code not in (0, 1):
-        raise GitFailed(f"git diff ended with code {code}: {complaint.strip()[:500]}")
+        raise GitFailed(f"git diff exited with code {code}: {complaint.strip()[:500]}")
     diff, truncated = await asyncio.to_thread(beginning_of, patch)
     # What is before the first hunk has names of temporary files.
     return FileChanges(path=path, status=status, diff=diff[diff.find("\n@@ ") + 1 :], truncated=truncated)
 
 
 def _not_compared(why: str) -> ClientError:
-    return ClientError("FILE_NOT_COMPARED", f"The changes of the file are not known: {why}.", field="data.path")
+    return ClientError("FILE_NOT_COMPARED", f"The file's changes can't be determined: {why}.", field="data.path")

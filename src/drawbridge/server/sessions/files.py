@@ -362,13 +362,13 @@ def _refusal(error: OSError | ValueError) -> ClientError:
 
 
 def _outside() -> ClientError:
-    return ClientError("INVALID_PATH", "The path leads out of the project. Nothing was read.", field="data.path")
+    return ClientError("INVALID_PATH", "The path leads out of the project.", field="data.path")
 
 
 def _private() -> ClientError:
     return ClientError(
         "FILE_PRIVATE",
-        "The file can't be shown: it is private, such as files that usually contain secrets.",
+        "The file can't be shown: it is private, for example because it usually contains secrets.",
         field="data.path",
     )
 
@@ -384,7 +384,7 @@ def unsupported(why: str) -> ClientError:
 def too_large(size: int, limit: int) -> ClientError:
     return ClientError(
         "FILE_TOO_LARGE",
-        f"The file can't be shown: it has {size:,} bytes, and at most {limit:,} are shown.",
+        f"The file can't be shown: it is {size:,} bytes; the limit is {limit:,}.",
         field="data.path",
         details={"size": size, "limit": limit},
     )

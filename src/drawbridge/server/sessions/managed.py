@@ -42,12 +42,13 @@ from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
 from drawbridge.server.sessions.metadata import instant, instant_of, now
+from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
 from drawbridge.server.sessions.records import request_key, titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
-from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
+from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 from drawbridge.server.store.texts import clean
@@ -131,6 +132,8 @@ class ManagedSession(Session):
         """The mode of the running agent, as far as it has reported it."""
         self._resets = 0
         """How often the agent's process was reset to an allowed mode."""
+        self._elsewhere: str | None = None
+        """The directory in which the agent works, if its changes are not those of the project."""
         self._modes: tuple[str, ...] = ()
         """The modes that it offers, if they differ from Claude Code's."""
         self._agent_offers = base.AgentOffers()
@@ -158,7 +161,18 @@ class ManagedSession(Session):
     @property
     def permission_mode(self) -> str:
         """The mode that the running agent reports; without one, that of the next run."""
-        return self._mode or self.data.options.permission_mode or usual_mode(self._context.ceilings)
+        next_mode = self.usual_options(self.data.agent).permission_mode
+        return self._mode or next_mode or usual_mode(self._context.ceilings)
+
+    def usual_options(self, agent: str) -> base.Options:
+        """The options of a run with this agent if its prompt chooses none: the project's; in a conversation in which the agent
+        has changed its mode, with that mode, if clients may choose it."""
+        options, changed = self.data.options, self.data.session_mode
+        if changed is None or changed.session_id != self.memory.session_id or self._conversation.is_of_another(agent):
+            return options
+        if not self._context.offers(changed.mode, agent):  # the owner has changed what is allowed
+            return options
+        return msgspec.structs.replace(options, permission_mode=changed.mode)
 
     @property
     def busy(self) -> bool:
@@ -180,6 +194,7 @@ class ManagedSession(Session):
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": instant_of(self.continuing.at),
+            "scheduled_until": instant_of(self._worker.scheduled_until),
             "problem": self._context.places.problem(self.path),
         }
 
@@ -217,7 +232,7 @@ class ManagedSession(Session):
         if known is not None:
             return self._accepted(known)
         if run is None or run.state not in (State.RUNNING, State.ASKING):
-            text = "No run is active that the message could be sent into. Nothing was sent. Send it as a prompt."
+            text = "There is no active run to add the message to. Send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text)
         self._context.disk.check(self.id)
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
@@ -232,10 +247,10 @@ class ManagedSession(Session):
         try:
             self._worker.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not at work now. Nothing was sent. Try again in a moment, or send it as a prompt."
+            text = "The agent is not working. Try again in a moment, or queue the message."
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
-            text = f"The message could not be sent into the run: {error}. Nothing was sent. Send it as a prompt."
+            text = f"The message could not be added to the current run: {error}. Queue it instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
@@ -280,13 +295,11 @@ class ManagedSession(Session):
         reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then.
         """
         if self.busy and not queue:
-            raise ClientError(
-                "PROCESS_ACTIVE", "The agent is already working in this project. Nothing was started.", retryable=True
-            )
+            raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
         if len(self.queue) >= self._context.limits.queue:
             raise ClientError(
                 "RESOURCE_LIMIT",
-                "The queue of this project is full. Nothing was added. Try again after the next run.",
+                "The queue of this project is full. Try again after the next run.",
                 retryable=True,
             )
         self._context.disk.check(self.id)
@@ -341,7 +354,8 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays. A run that would continue by itself does not."""
+        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. A run that would continue
+        after a limit does not."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -362,6 +376,15 @@ class ManagedSession(Session):
         self._queue_changed()
         if self.run is not None or not waiting:
             self.interrupt()
+
+    def cancel_schedule(self) -> None:
+        """Ends the idle process, with all that its agent has scheduled and runs in the background. Raises ``ClientError`` if
+        nothing is scheduled, and during a run, which may be what was scheduled."""
+        if self.run is not None:
+            raise self._at_work()
+        if not self._worker.is_scheduled:
+            raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything.")
+        self._worker.end_soon()
 
     def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
         """Removes a prompt that waits. Raises ``ClientError``, as the others of the queue do."""
@@ -435,13 +458,16 @@ class ManagedSession(Session):
         self.continuing.forget()
         fields, seq = self._conversation.reset(asker)
         self.store.save()
-        # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
-        self._worker.spawn(self._worker.end(), "ending the process of the former session")
-        # The specification has the state after the reply.
+        self._holds_state = True  # the specification has it after the reply
+        try:
+            # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
+            self._worker.end_soon()
+        finally:
+            self._holds_state = False
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Another conversation has its own context, todo list and tasks."""
+        """Another conversation has its own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -451,7 +477,7 @@ class ManagedSession(Session):
             try:
                 changes = await self.checkpoints.revert(run_id)
             except Changed as error:
-                text = f"The same lines have changed since the run, in {error}. Nothing was reverted."
+                text = f"The same lines have changed since the run, in {error}. Nothing was undone."
                 details = {"paths": error.paths, "lines": error.lines}
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
@@ -627,6 +653,8 @@ class ManagedSession(Session):
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
+            if "permission_mode" in chosen:
+                self.data.session_mode = None
             self.store.save()
             self.publish_state()
 
@@ -635,7 +663,9 @@ class ManagedSession(Session):
         efforts = {level for model in self._agent_offers.models for level in model.efforts}
         if effort not in efforts:
             named = (
-                f"The agent's levels are {', '.join(sorted(efforts))}." if efforts else "The agent has reported none."
+                f"The agent's effort levels are {', '.join(sorted(efforts))}."
+                if efforts
+                else "The agent has reported no effort levels."
             )
             raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
 
@@ -650,7 +680,7 @@ class ManagedSession(Session):
         self._check_kept()
 
     def _at_work(self) -> ClientError:
-        text = "The agent is working in this project. Nothing was changed."
+        text = "The agent is working in this project."
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
@@ -658,8 +688,7 @@ class ManagedSession(Session):
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being reverted or reviewed, or a session is being deleted. Nothing was changed. "
-                "Try again in a moment.",
+                "Changes are being undone or reviewed, or a session is being deleted. Try again in a moment.",
                 retryable=True,
             )
 
@@ -681,12 +710,13 @@ class ManagedSession(Session):
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
         self._context.at_work[self.id] = self.stop_for
-        agent, options = self._agent_of(run.order), run.order.options or self.data.options
+        agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the former agent was at work, so it is before this in the history.
             self._change_agent(titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
+        options = run.order.options or self.usual_options(agent)
         try:
             self._context.disk.check(self.id)
             options = self._context.granted(str(self.path), self._context.within(options, agent))
@@ -736,6 +766,7 @@ class ManagedSession(Session):
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self._queue_changed()
         self.publish_state()
+        run.worked_in(self._elsewhere)
         self._worker.take_over(run)
         try:
             self._context.granted(str(self.path), base.Options())
@@ -761,6 +792,10 @@ class ManagedSession(Session):
                 self._mode_known(mode, offered)
             case base.StateReported() | base.OffersReported():
                 self._about_itself(report)
+            case base.ScheduleChanged():
+                self.publish_state()
+            case base.DirectoryChanged(directory):
+                self._works_in(directory)
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
@@ -769,13 +804,20 @@ class ManagedSession(Session):
                 self._begun_alone()
             case ModeSet(set_mode):
                 self._mode_known(set_mode)
+            case PromptGiven(given):
+                given.worked_in(self._elsewhere)
             case RunEnded(run, outcome, cost_usd, error, tokens):
                 self.ended(run, outcome, cost_usd, error, tokens)
+
+    def _works_in(self, directory: str) -> None:
+        self._elsewhere = directory if is_elsewhere(directory, self.path) else None
+        if self.run is not None:
+            self.run.worked_in(self._elsewhere)
 
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
         if len(msgspec.json.encode(report)) > LONGEST_REPORT:
-            logger.warning("%s: %s of the agent is too large and is not shown", self.id, type(report).__name__)
+            logger.warning("%s: the agent's %s is too large and is not shown", self.id, type(report).__name__)
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
@@ -808,13 +850,16 @@ class ManagedSession(Session):
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def _keep_mode(self, mode: str) -> None:
-        """The agent has changed its mode: by itself, or by a decision. Its next process continues in it. What it reports first
-        is the mode that it was started in, perhaps for one prompt only."""
+        """The agent has changed its mode: by itself, or by a decision. Its next process continues this conversation in it, if
+        clients may choose that mode; another conversation does not. What it reports first is the mode that it was started in,
+        perhaps for one prompt only."""
         if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
             return
         self._worker.mode_changed(mode)
-        self.data.options = msgspec.structs.replace(self.data.options, permission_mode=mode)
-        self.store.save()
+        session_id = self.memory.session_id
+        if session_id and self._context.offers(mode, self._agent):
+            self.data.session_mode = metadata.SessionMode(session_id, mode)
+            self.store.save()
 
     def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
         """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
@@ -824,7 +869,8 @@ class ManagedSession(Session):
         if (self.permission_mode, self._modes) != before:
             self.publish_state()
         if mode is None:
-            self._resets = 0
+            self._resets, self._elsewhere = 0, None
+            self._report_state(msgspec.structs.replace(self._agent_state, tasks=(), retry=None, compacting=False))
         elif not self._context.allows(mode, self._agent):
             # After an unexpected error the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
@@ -837,7 +883,7 @@ class ManagedSession(Session):
         self._resets += 1
         try:
             if self._resets > MOST_RESETS:
-                raise base.AgentRefused("it was reset too often")
+                raise base.AgentRefused("it was reset too many times")
             await self._worker.set_mode(usual)
         except base.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
@@ -871,7 +917,7 @@ class ManagedSession(Session):
         # An agent that still waits, as one that does not report its subagents, would hang.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-        self.withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
+        self.withdraw_all("the run failed" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = _run_finished(run, cost_usd, error, tokens)
         if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
@@ -884,7 +930,7 @@ class ManagedSession(Session):
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
-        logger.info("%s: %s has ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        logger.info("%s: %s ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
         self._context.spend(str(self.path), finished.cost_usd or 0.0)
         if has_slot:
             self._context.slots.give_back()
@@ -939,5 +985,6 @@ def _run_finished(
         output_tokens=tokens.output if tokens else None,
         error=failed["message"] if failed else None,
         code=failed["code"] if failed else None,
+        directory=run.elsewhere,
         retry_at=instant_of(failed.get("retry_at")) if failed else None,
     )

@@ -34,6 +34,13 @@ class Waiting(Struct):
     options: Options | None = None
 
 
+class SessionMode(Struct):
+    """The permission mode that the agent has changed to in one conversation, by itself or by a decision."""
+
+    session_id: str
+    mode: str
+
+
 class Metadata(Struct):
     """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start.
     ``review``: what clients know of the review, since to compare the files of all projects at start would take too long."""
@@ -48,6 +55,7 @@ class Metadata(Struct):
     memory: Memory = msgspec.field(default_factory=Memory)
     waiting: Waiting | None = None
     review: ReviewNumbers | None = None
+    session_mode: SessionMode | None = None
     version: int = VERSION
 
 

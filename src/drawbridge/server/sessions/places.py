@@ -24,18 +24,14 @@ MOST_RECENT: Final = 20
 LONGEST_FILE_NAME: Final = 255
 """Bytes."""
 
-NOTHING_CREATED: Final = "No directory was created."
-
 NOT_HERE = "The directory was not found, or this server does not allow it."
 
 
-def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path], undone: str = "No project was created.") -> Path:
-    """The canonical directory. Raises ``ClientError`` that names only what the client itself has sent. ``undone``: the last
-    sentence of its text.
-    """
+def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
+    """The canonical directory. Raises ``ClientError`` that names only what the client itself has sent."""
 
     def refusal(code: str, why: str) -> ClientError:
-        return ClientError(code, f"{why} {undone}", field="data.path")
+        return ClientError(code, why, field="data.path")
 
     if not given or len(given) > LONGEST or _is_strange(given):
         raise refusal("INVALID_PATH", "The path is empty, too long, or contains control characters.")
@@ -91,7 +87,7 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
         return False
 
 
-OUTSIDE = "This project is outside of the directories that the owner allows (--allow)."
+OUTSIDE = "This project is outside the directories that the owner allows (--allow)."
 GONE = "The directory of this project does not exist."
 
 
@@ -133,30 +129,30 @@ class Places:
         """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``."""
         real = resolve(expanded(given), self.roots, taken)
         if self.is_own(real):
-            raise ClientError("INVALID_PATH", f"{NOT_HERE} No project was created.", field="data.path")
+            raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
         return real
 
     def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
         """Creates the directory ``name`` for a new project. Returns its canonical path. ``taken``: the directories of projects;
         ``sees``: which directories the client may know of. Raises ``ClientError``. Blocking.
         """
-        real = resolve(expanded(parent), self.roots, (), NOTHING_CREATED)
+        real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
             text = (
                 "The name must have 1 to 255 bytes and only printable characters, without a slash, and must not begin with "
-                f"a dot or a space. {NOTHING_CREATED}"
+                "a dot or a space."
             )
             raise ClientError("INVALID_PATH", text, field="data.name")
         new = real / name
         if self.is_own(new) or not allowed(new, self.roots) or not sees(new):
-            raise ClientError("INVALID_PATH", f"{NOT_HERE} {NOTHING_CREATED}", field="data.path")
+            raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
         if any(_same(real, other) or _inside(real, other) for other in taken):
-            text = f"The directory would be inside another project. {NOTHING_CREATED}"
+            text = "The directory would be inside another project."
             raise ClientError("PROJECT_NESTING", text, field="data.path")
         try:
             new.mkdir()
         except FileExistsError:
-            text = f"A file or directory with this name already exists. {NOTHING_CREATED}"
+            text = "A file or directory with this name already exists."
             raise ClientError("INVALID_PATH", text, field="data.name") from None
         except OSError as error:
             text = f"The directory can't be created: {error.strerror}. Choose another place."
@@ -235,6 +231,14 @@ def identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def is_elsewhere(directory: str, project: Path) -> bool:
+    """Whether changes in ``directory`` are not changes of the project: it is outside, or in another work tree inside. Blocking
+    for as long as the disk takes."""
+    place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(project))
+    between = [one for one in (place, *place.parents) if root in one.parents]
+    return not (place == root or root in place.parents) or any(os.path.exists(one / ".git") for one in between)
 
 
 def _same(left: Path, right: Path) -> bool:

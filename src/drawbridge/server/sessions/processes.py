@@ -36,6 +36,9 @@ SAME_START_SECONDS: Final = 1.0
 LEAST_AVAILABLE: Final = 0.1
 """Of the machine's memory. Below that idle processes go, one at each look; one of ``claude`` has some 200 MB."""
 
+MOST_SCHEDULED: Final = 8
+"""Idle processes that are kept because their agents have scheduled something, beside the others."""
+
 LOOK_SECONDS = 5.0
 
 Start: TypeAlias = Callable[[Launch, Callable[[Event], None]], Awaitable[AgentProcess]]
@@ -84,7 +87,7 @@ class Running:
         try:
             write_private(str(self._file), msgspec.json.encode(list(self._entries.values())) + b"\n")
         except NotPrivate as error:
-            logger.error("the running agents can't be recorded for the case of a crash: %s", error)
+            logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
         """Ends the processes that an earlier server has left. Blocking; before the first agent is started."""
@@ -95,9 +98,9 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning("process %d (%s), left by an agent of a server that crashed, was ended", pid, name)
+                logger.warning("ended process %d (%s), which an agent of a crashed server had left behind", pid, name)
         if left:
-            logger.error("processes %s, left by an agent of a server that crashed, can't be ended", left)
+            logger.error("could not stop processes %s, which an agent of a crashed server left behind", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 
@@ -108,7 +111,7 @@ class Running:
             pass
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.error(
-                "%s can't be read (%s): processes that a crash has left are not searched for",
+                "%s can't be read (%s): not searching for processes that a crash left behind",
                 FILE,
                 type(error).__name__,
             )
@@ -146,7 +149,8 @@ def started_at(pid: int) -> float | None:
 
 
 def is_same_process(pid: int, began: float | None) -> bool:
-    """Whether the process ``pid`` is the one that was started at ``began``; None: that is not known."""
+    """Whether the process ``pid`` is the one that was started at ``began``, in seconds since 1970. If ``began`` is None, that
+    time is not known, and any process of that id is taken for it."""
     started = started_at(pid)
     return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
 
@@ -162,6 +166,11 @@ class Idle(Protocol):
 
     id: str
 
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the process will continue by itself at some time."""
+        ...
+
     def cool(self) -> None:
         """End that process, or ``IdlePool.retain`` it while it works by itself."""
         ...
@@ -170,6 +179,9 @@ class Idle(Protocol):
 class IdlePool:
     """The idle processes that are kept for a next prompt: at most ``processes``, for at most ``seconds``, and only while the
     machine has free memory. The least recently used is ended first.
+
+    Those that will continue by themselves are kept until then: at most ``MOST_SCHEDULED``, and if memory is short, longer than
+    the others.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
@@ -182,15 +194,14 @@ class IdlePool:
     def keep(self, session: Idle) -> None:
         """Its process is idle from now on."""
         self.retain(session)
-        for one in list(self._kept):
-            if len(self._kept) <= self._processes:
-                break
-            self._cool(one)
+        scheduled, others = self._by_schedule()
+        self._reduce(others, self._processes)
+        self._reduce(scheduled, MOST_SCHEDULED)
 
     def retain(self, session: Idle) -> None:
         """It counts as used just now; no other process is ended for it."""
         self.forget(session)
-        timer = asyncio.get_running_loop().call_later(self._seconds, self._cool, session.id)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, session.id)
         self._kept[session.id] = (session, timer)
         self._look_again()
 
@@ -199,6 +210,25 @@ class IdlePool:
         _, timer = self._kept.pop(session.id, (None, None))
         if timer is not None:
             timer.cancel()
+
+    def _reduce(self, kept: list[str], most: int) -> None:
+        """Ends those that may go, until ``most`` of them are left."""
+        for one in kept:
+            if sum(id in self._kept for id in kept) <= most:
+                break
+            self._cool(one)
+
+    def _by_schedule(self) -> tuple[list[str], list[str]]:
+        """Those that will continue by themselves, and the others; the least recently used first."""
+        scheduled = [id for id, (session, _) in self._kept.items() if session.is_scheduled]
+        return scheduled, [id for id in self._kept if id not in scheduled]
+
+    def _expire(self, session_id: str) -> None:
+        session, _ = self._kept[session_id]
+        if session.is_scheduled:
+            self.retain(session)
+        else:
+            self._cool(session_id)
 
     def _cool(self, session_id: str) -> None:
         session, timer = self._kept.pop(session_id)
@@ -213,4 +243,5 @@ class IdlePool:
         self._next_look = None
         self._look_again()  # first: a look that fails must not be the last
         if self._kept and self._available() < LEAST_AVAILABLE:
-            self._cool(next(iter(self._kept)))
+            scheduled, others = self._by_schedule()
+            self._cool([*others, *scheduled][0])

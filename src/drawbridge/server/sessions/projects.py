@@ -114,7 +114,7 @@ class Projects:
             return self._open(directory, others)
         except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
             if directory.name not in self._unreadable:
-                logger.error("the project in %s can't be read now: %s", directory.name, error)
+                logger.error("the project in %s can't be read at present: %s", directory.name, error)
             self._unreadable.add(directory.name)
         except (metadata.Damaged, DrawbridgeError) as error:
             self._quarantine(directory, str(error))
@@ -139,21 +139,21 @@ class Projects:
         """For people, without a path."""
         return [
             *(
-                f"{problem} ({one.id}) It can't run agents."
+                f"{problem} It can't run agents ({one.id})."
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
             *(
-                f"The project in {name} can't be read now; the server will try again."
+                f"The project in {name} can't be read at present; the server will try again."
                 for name in sorted(self._unreadable)
             ),
-            *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
+            *(f"The project in {name} was damaged and has been quarantined." for name in self.quarantined),
         ]
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
         data = metadata.load(directory)
         if any(str(project.path) == data.path for project in others):
-            raise metadata.Damaged("another project has its path")
+            raise metadata.Damaged("another project already uses this path")
         project = ManagedSession(
             directory, data, History.open(directory / "logs", fsync=self._fsync), self._context, self._open_in_terminal
         )
@@ -169,7 +169,7 @@ class Projects:
         """Creates a project for an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
         async with self._adding:
             taken = [project.path for project in self]
             real = await asyncio.to_thread(self._context.places.resolve, path, taken)
@@ -207,7 +207,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", project.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; the project reappears at the next start.",
+                "The project is closed, but its data could not be moved; it will reappear at the next start.",
             ) from None
 
     def _to_trash(self, id: str) -> None:
@@ -245,7 +245,7 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """A failure is logged: the repository may be gone, or not be allowed any more."""
+        """A failure is logged: the repository may be gone, or no longer allowed."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return
@@ -267,7 +267,7 @@ class Projects:
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
                     logger.warning(
-                        "the disk is full: %s of the deleted %s are dropped early", folder.name, deleted.name
+                        "the disk is full: removing the %s of the deleted %s early", folder.name, deleted.name
                     )
                     shutil.rmtree(folder, ignore_errors=True)
 
@@ -325,7 +325,7 @@ class Maintenance:
         try:
             dropped = await asyncio.to_thread(session.history.drop, before, self._retention.bytes)
         except DrawbridgeError as error:
-            logger.error("%s: old history could not be dropped: %s", session.id, error)
+            logger.error("%s: old history could not be deleted: %s", session.id, error)
             return
         if dropped:
             first_time = session.history.first_time
@@ -334,7 +334,7 @@ class Maintenance:
                 await asyncio.to_thread(session.files.remove_before, first_time.timestamp())
             first = session.history.first_seq
             logger.info(
-                "%s: dropped %s of old history; it now begins with record %d",
+                "%s: deleted %s of old history; it now begins with record %d",
                 session.id,
                 counted(dropped, "file"),
                 first,

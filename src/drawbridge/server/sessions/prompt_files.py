@@ -112,10 +112,8 @@ class PromptFiles:
     def _check_room(self, more: int, in_use: Collection[str]) -> None:
         used = sum(bytes for _, bytes, id in self._stored() if id in in_use)
         if used + more > ALTOGETHER:
-            waiting = f" beside the {size(used)} of prompts that wait or run" if used else ""
-            text = (
-                f"The files have {size(more)}{waiting}. A session keeps at most {size(ALTOGETHER)}. Nothing was sent."
-            )
+            waiting = f", in addition to the {size(used)} of queued and running prompts" if used else ""
+            text = f"The files are {size(more)}{waiting}; a session keeps at most {size(ALTOGETHER)}."
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
@@ -145,10 +143,10 @@ def file_name(name: str | None) -> str:
 
 def _not_stored(error: NotPrivate | OSError) -> ClientError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text = "The attached files can't be stored: the server's disk is full. Nothing was sent; free some space there."
+        text = "The attached files can't be stored: the server's disk is full. Free some space there."
         return ClientError("DISK_SPACE_LOW", text, field="data.attachments")
     reason = (
         (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "its directory is not private"
     )
-    text = f"The attached files can't be stored in the server's data directory: {reason}. Nothing was sent."
+    text = f"The attached files can't be stored in the server's data directory: {reason}."
     return ClientError("FILE_OPERATION", text, field="data.attachments")

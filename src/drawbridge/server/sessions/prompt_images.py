@@ -64,13 +64,13 @@ class PromptImages:
                 write_private(str(self._directory / image.id), one.data)
                 stored.append(image)
         except (DrawbridgeError, OSError) as error:
-            logger.warning("an image of a prompt can't be stored: %s", error)
+            logger.warning("an image in a prompt could not be stored: %s", error)
             self.remove(image.id for image in stored)
             return ()
         return tuple(stored)
 
     def read(self, id: str) -> bytes | None:
-        """The bytes of an image; None if it is not stored, or not any more."""
+        """The bytes of an image; None if it is not, or no longer, stored."""
         if not ID.fullmatch(id):
             return None
         try:

@@ -37,6 +37,8 @@ REMEMBERED_REQUESTS: Final = 500
 
 REMEMBERED_VERDICTS: Final = 50
 
+REMEMBERED_ELSEWHERE: Final = 200
+
 REMEMBERED_NAMES: Final = 1_000
 
 LONGEST_TITLE: Final = 120
@@ -114,6 +116,8 @@ class Memory(Struct):
     """The comments of the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
     """Whether the review has comments of several sessions, so that they do not follow from the records of this one."""
+    elsewhere: dict[str, str] = {}
+    """Runs in which the agent has worked in another directory than the project's → that directory, the newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 
@@ -122,7 +126,7 @@ class Memory(Struct):
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:
-        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None: it could not be written).
+        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None if it could not be written).
         Agents' lines change nothing but ``seq``.
         """
         if self.seq == 0:
@@ -203,6 +207,10 @@ class Memory(Struct):
         self.unfinished.pop(event.run_id, None)
         self._not_sent(event.run_id)
         self.last_outcome = event.outcome
+        if event.directory is not None:
+            self.elsewhere[event.run_id] = event.directory
+            while len(self.elsewhere) > REMEMBERED_ELSEWHERE:
+                del self.elsewhere[next(iter(self.elsewhere))]
         self.unproven = self.unproven and event.outcome != "completed"
         day, cost = day_of(moment), event.cost_usd
         count_run(self.usage, day, event)

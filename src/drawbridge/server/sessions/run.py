@@ -86,6 +86,8 @@ class Run:
         self.stopped_for: dict[str, Any] | None = None
         """The error that it is stopped for, if there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
+        self.elsewhere: str | None = None
+        """The directory in which the agent has worked, if its changes are not those of the project."""
         self.started_at = 0.0
         """Seconds on the monotonic clock."""
 
@@ -96,6 +98,10 @@ class Run:
     def start(self, now: float) -> bool:
         self.started_at = now
         return self._step(Step.START)
+
+    def worked_in(self, elsewhere: str | None) -> None:
+        """``elsewhere``: a directory whose changes are not those of the project; None for the project's own."""
+        self.elsewhere = elsewhere or self.elsewhere
 
     def ask(self) -> bool:
         return self._step(Step.ASK)
@@ -144,7 +150,7 @@ class RunQueue:
         for run in self._runs:
             if run.id == run_id:
                 return run
-        text = "This prompt is not in the queue: its run has begun or ended, or it was removed. Nothing was changed."
+        text = "This prompt is not in the queue: its run has begun or ended, or it was removed."
         raise ClientError("PROMPT_NOT_QUEUED", text, field="data.run_id")
 
     def add(self, run: Run, *, first: bool = False) -> None:
@@ -158,7 +164,7 @@ class RunQueue:
         self._runs.remove(run)
 
     def move(self, run: Run, before: Run | None) -> None:
-        """``before``: the run that follows it then; None: it is the last one."""
+        """``before``: the run that follows it then, or None if it is the last one."""
         if run is before:
             return
         self._runs.remove(run)

@@ -72,6 +72,8 @@ class Session(ABC):
             self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
         )
         self._context = context
+        self._holds_state = False
+        """The state will be published in a moment, after something that has to come first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, also by a process that has ended since."""
         self._looked_back = not history.count
@@ -148,7 +150,7 @@ class Session(ABC):
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
         except HistoryUnreadable as error:
-            logger.warning("%s: what its agent reported last is not known: %s", self.id, error)
+            logger.warning("%s: its agent's last report is not known: %s", self.id, error)
             return
         lines = events.agent_lines(record.line for record in page.records)
         state = await asyncio.to_thread(self._last_state, lines, session_id)
@@ -172,7 +174,7 @@ class Session(ABC):
 
     @abstractmethod
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        """An approval is not open any more. ``asked_by``: the surface that delivers its decision to the agent; None: it was
+        """An approval is no longer open. ``asked_by``: the surface that delivers its decision to the agent; None if it was
         withdrawn.
         """
 
@@ -212,6 +214,8 @@ class Session(ABC):
     @final
     def publish_state(self) -> None:
         """``update/project_state`` for its clients and those that follow all projects. Not recorded."""
+        if self._holds_state:
+            return
         self.store.announce(StateChanged(self.shown()))
 
     def _fields(self) -> dict[str, Any]:
@@ -494,5 +498,7 @@ class Sessions:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions have."""
-    text = "This agent was started in a terminal and is controlled there. Only its approvals can be decided here."
+    text = (
+        "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
+    )
     return ClientError("NOT_SUPPORTED", text)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents import base
+from drawbridge.agents.results import exit_words
 from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
@@ -27,6 +28,7 @@ from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
+from drawbridge.server.sessions.scheduled import Scheduled
 from drawbridge.text.counts import counted
 
 logger = logging.getLogger("drawbridge.server")
@@ -36,15 +38,24 @@ LOOK_BACK_SECONDS: Final = 5.0
 
 LONGEST_ERROR = 2_000
 
-DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
+LOOK_SECONDS: Final = 60.0
+"""Seconds between two looks at the time of what is scheduled: the wall clock may be set, and the machine may sleep."""
+
+DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
 NOBODY_ASKED = "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
 
 
 class ModeSet(Struct, frozen=True):
-    """The mode that the process was given; None: the process has ended."""
+    """The mode that the process was given; None if the process has ended."""
 
     mode: str | None
+
+
+class PromptGiven(Struct, frozen=True):
+    """The process is given the prompt of ``run`` now."""
+
+    run: Run
 
 
 class RunEnded(Struct, frozen=True):
@@ -63,10 +74,13 @@ Report: TypeAlias = (
     | base.ModeChanged
     | base.StateReported
     | base.OffersReported
+    | base.ScheduleChanged
+    | base.DirectoryChanged
     | base.Question
     | base.QuestionCancelled
     | base.TurnBegun
     | ModeSet
+    | PromptGiven
     | RunEnded
 )
 """The reports of a worker to its project: an approval or a turn without a prompt only if they belong to a run or begin one."""
@@ -90,7 +104,7 @@ class _Listener:
 
 
 def _last_words(code: int, stderr: str) -> str:
-    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and without output."
+    return stderr.strip()[-LONGEST_ERROR:] or f"It {exit_words(code)} without output."
 
 
 class _Continued(Struct, frozen=True):
@@ -137,6 +151,8 @@ class Worker:
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
+        self._scheduled = Scheduled()
+        self._schedule_timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
@@ -177,6 +193,7 @@ class Worker:
                 if self._process is not None and not self._had_files and not self._process.busy:
                     same = same and not self._files.is_dir()
                 if self._process is None or not same or continued.fork_from or budgeted:
+                    self._warn_of_schedule()
                     await self._leave(self._let_go())
                     self._place = place
                     await self._start(agent, options, continued)
@@ -194,6 +211,7 @@ class Worker:
             self._last_output = time.monotonic()
             self._look(run)
             self._given = run
+            self._report(PromptGiven(run))
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
 
@@ -223,7 +241,7 @@ class Worker:
         logger.error("%s: the agent could not be started: internal error", self.id, exc_info=error)
         return {
             "code": "INTERNAL_ERROR",
-            "message": "The agent could not be started: an internal error. The server's log has the details.",
+            "message": "The agent could not be started because of an internal error. The server's log has the details.",
         }
 
     async def is_lost(self, agent: str, memory: Memory) -> bool:
@@ -247,7 +265,7 @@ class Worker:
         )
         self._had_files = self._files.is_dir()
         if agent not in self._context.agents:
-            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
+            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
         self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
         self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:
@@ -263,8 +281,12 @@ class Worker:
         match event:
             case base.AgentLine() | base.SessionIdentified() | base.ModeChanged() | base.QuestionCancelled():
                 self._report(event)
-            case base.StateReported() | base.OffersReported():
+            case base.StateReported() | base.OffersReported() | base.DirectoryChanged():
                 self._report(event)
+            case base.ScheduleChanged(until):
+                self._scheduled.changed(until)
+                self._report(event)
+                self._look_at_schedule()
             case base.Question() if run is not None:
                 self._report(event)
             case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
@@ -296,6 +318,7 @@ class Worker:
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
+        self._unscheduled()
         self._report(ModeSet(None))
         self._context.idle.forget(self)
         run, self._given = self._given, None
@@ -315,6 +338,9 @@ class Worker:
         self._run = None
         if self._watch is not None:
             self._watch.cancel()
+        now = time.time()
+        self._scheduled.run_ended(now - (time.monotonic() - run.started_at), now)
+        self._look_at_schedule()
         if self._process is not None:
             self._context.idle.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
@@ -405,6 +431,7 @@ class Worker:
         if process is not None:
             await process.set_mode(mode)
             if self._process is process:
+                self.mode_changed(mode)
                 self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:
@@ -422,34 +449,87 @@ class Worker:
 
         One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
         """
-        process = self._let_go()
+        self._warn_of_schedule()
+        await self._end(self._let_go())
+
+    def end_soon(self) -> None:
+        """As ``end``, without waiting until the process is gone. A turn that it begins from now on is ignored."""
+        self.spawn(self._end(self._let_go()), "ending an idle process")
+
+    async def _end_if_idle(self) -> None:
+        """Ends the process unless it has begun a turn meanwhile."""
+        if self._run is None:
+            await self.end()
+
+    async def _end(self, process: base.AgentProcess | None) -> None:
         if process is not None:
             async with self._changing:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
+        """Gives up the process, which ``_leave`` has to follow. Its events are ignored from now on."""
         process = self._process
+        if process is not None:
+            self._leaving.append(process)
         self._context.idle.forget(self)
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
+        self._unscheduled()
         self._report(ModeSet(None))
         return process
 
+    def _look_at_schedule(self) -> None:
+        """Reports it once nothing is left scheduled because its time has passed; during a run, after the run."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+        left = self._scheduled.seconds_left(time.time())
+        if left is None or self._run is not None:
+            return
+        if left <= 0:
+            self._unscheduled()
+        else:
+            loop = asyncio.get_running_loop()
+            self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
+
+    def _warn_of_schedule(self) -> None:
+        """The idle process is about to be ended, although nobody has canceled what its agent has scheduled."""
+        if self.is_scheduled:
+            logger.warning("%s: stopping an idle process, and with it what its agent has scheduled", self.id)
+
+    def _unscheduled(self) -> None:
+        """The process has ended or will end, and its agent's schedule with it; or the time of that has passed."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+        if self._scheduled.until is not None:
+            self._scheduled.changed(None)
+            self._report(base.ScheduleChanged(None))
+
     async def _leave(self, process: base.AgentProcess | None) -> None:
         if process is not None:
-            self._leaving.append(process)
             try:
                 await process.stop()
             finally:
                 self._leaving.remove(process)
 
+    @property
+    def scheduled_until(self) -> float | None:
+        """When the last turn begins that the agent has scheduled, in seconds since 1970: it may have been due for a moment.
+        None if nothing is scheduled, or the time has passed."""
+        return self._scheduled.until if self.is_scheduled else None
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether its process is needed for a turn that the agent has scheduled, perhaps for this moment."""
+        left = self._scheduled.seconds_left(time.time())
+        return left is not None and left > 0
+
     def cool(self) -> None:
         """The idle process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
-        else:
-            self.spawn(self.end(), "ending an idle process")
+            return
+        self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:
         """Ends the process and those that are ending, because the server shuts down."""
@@ -458,8 +538,9 @@ class Worker:
         if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
             await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
-        if self._watch is not None:
-            self._watch.cancel()
+        for timer in (self._watch, self._schedule_timer):
+            if timer is not None:
+                timer.cancel()
 
     def spawn(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None

@@ -221,7 +221,7 @@ class History:
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
-        """The file to which no record is added any more, although it may be the newest."""
+        """The file to which records are no longer added, although it may be the newest."""
         self._rewritten = 0
         """How often a file was replaced. What was read meanwhile has to be read again."""
 
@@ -240,7 +240,7 @@ class History:
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
-            raise NotPrivate(f"{path} is a symbolic link. A history needs a directory of its own. Nothing was written.")
+            raise NotPrivate(f"{path} is a symbolic link. A history needs its own directory.")
         make_private_directory(path)
         try:
             return cls(Catalogue(path), fsync, symlink)
@@ -307,7 +307,7 @@ class History:
             except OSError as error:
                 raise HistoryNotWritten(
                     f"The message could not be written into the project's history: {_why(error)}. No part of it was "
-                    "stored; the history is unchanged. Fix the cause; the next message is written again.",
+                    "stored; the history is unchanged. Fix the cause; new messages will then be stored.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record
@@ -469,7 +469,7 @@ class History:
         return count
 
     def _blank(self, name: str, ranges: Sequence[range]) -> None:
-        """Replaces a file to which nothing is added any more."""
+        """Replaces a file to which nothing more is added."""
         path = self._catalogue.path(name)
         temporary = f"{path}.{os.getpid()}.tmp"
         damage: list[tuple[int, int]] = []

@@ -119,7 +119,7 @@ class Deadline:
         self._until = time.monotonic() + SEARCH_SECONDS
 
     def end(self) -> None:
-        """Stops the request, for whose result nobody waits any more. May be called from any thread."""
+        """Stops the request, whose result is no longer needed. May be called from any thread."""
         self._until = 0.0
 
     @property
@@ -128,7 +128,7 @@ class Deadline:
 
 
 class Part(Struct):
-    """Neighbouring records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
+    """Neighboring records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
 
     ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or that of the conversation
     if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's latest text.
@@ -199,8 +199,8 @@ class Hit(Struct, frozen=True):
 
 class Wanted(Struct, frozen=True):
     """``query``: any text, whose words have to be in the result, the beginning of each at least; empty: every text.
-    ``parts``: the first numbers of those to search; None: all. ``below``: only those with a smaller ``id``; ``until``: and an
-    ``at`` that is not later."""
+    ``parts``: the first numbers of those to search; None for all. ``below``: only those with a smaller ``id``; ``until``: and
+    an ``at`` that is not later."""
 
     query: str = ""
     kinds: tuple[Kind, ...] = ()
@@ -261,7 +261,7 @@ class Index:
         self._damages += 1
         if self._damages > MOST_DAMAGES:
             raise error
-        logger.warning("the index of %s is damaged and is built again: %s", self._name, error)
+        logger.warning("rebuilding the damaged index of %s: %s", self._name, error)
         self._remove()
 
     @property
@@ -282,7 +282,7 @@ class Index:
                 with self._opened() as db:
                     more = self._update(db)
             except _Outdated as outdated:
-                logger.info("the index of %s is built again: %s", self._name, outdated)
+                logger.info("rebuilding the index of %s: %s", self._name, outdated)
                 self._remove()
                 return True
             except sqlite3.DatabaseError as error:
@@ -306,7 +306,7 @@ class Index:
                 raise HistoryNotWritten(f"The index of {self._name} can't be removed: {error.strerror}.") from None
             if os.path.lexists(self._path):
                 raise HistoryNotWritten(
-                    f"The index of {self._name} can't be removed. Nothing of its history was removed."
+                    f"The index of {self._name} can't be removed, so its history was not removed either."
                 )
             self._paused = True
         try:
@@ -473,7 +473,7 @@ def _latest(db: sqlite3.Connection) -> Part | None:
 
 
 def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
-    """The part to which the record belongs: the current one, or a new one. None: what is left of it belongs to none."""
+    """The part to which the record belongs: the current one, or a new one. None if what is left of it belongs to none."""
     if found.removed_record:
         return part
     marker = found.marker

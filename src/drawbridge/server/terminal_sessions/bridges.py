@@ -63,7 +63,7 @@ class BridgeSurface:
         pass  # its agent closes the view
 
     def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """The approval that the proposal is about; None: its question was not asked yet."""
+        """The approval that the proposal is about; None if its question was not asked yet."""
         self.session, self.approval = session, approval
 
     def decided_early(self) -> None:
@@ -140,7 +140,7 @@ class Bridges:
             case wire.ReviewListRequest():
                 self._reviews.list_reviews(editor, line)
             case wire.Hook():
-                raise ValueError("a hook's line at a bridge's connection")
+                raise ValueError("received a hook message on a bridge connection")
 
     def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:
@@ -161,7 +161,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Afterwards clients receive the state of each session that takes prompts now, or does not take them any more."""
+        """Afterwards clients receive the state of each session that takes prompts now, or no longer takes them."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
@@ -176,11 +176,11 @@ class Bridges:
         if agent is not None:
             return self._ask(editor, shown, agent)
         for session in self._terminal_sessions:
-            if session.pid == proposed.pid:
+            if any(process.pid == proposed.pid for process in session.processes.all):
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return self._join(session, approval, shown)
-                for approval in session.outcomes:  # answered in the meantime
+                for approval in session.activities.decided:  # answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None
@@ -228,7 +228,7 @@ class Bridges:
             shown.decided_early()
             return True
         if shown.session.history.closed and shown.approval.state is not State.DECIDED:
-            return True  # nobody here decides it any more
+            return True  # it is no longer decided here
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             given = decision(shown.approval, text)

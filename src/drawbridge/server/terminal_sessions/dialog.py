@@ -80,9 +80,6 @@ class TerminalOnly:
         """Only these subagents still run."""
         self._asked = [approval for approval in self._asked if approval.request.agent_id in agents]
 
-    def clear(self) -> None:
-        self._asked, self._noticed = [], False
-
 
 class Overruled(Struct, frozen=True):
     """``reason`` is for people."""
@@ -111,10 +108,6 @@ class Outcomes:
             same_agent = former.request.agent_id == approval.request.agent_id
             if same_agent and same_call(former.request, approval.request.tool_name, given, as_run=True):
                 del self._given[id]
-
-    def clear(self) -> None:
-        """No hook will report about any of them any more."""
-        self._given.clear()
 
     def main_stopped(self) -> None:
         """The main agent's turn is over: nothing more will be seen of what it has asked."""
@@ -160,7 +153,7 @@ class Outcomes:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What was done instead; None: what was decided."""
+        """What was done instead; None if what was decided was done."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":
@@ -172,13 +165,13 @@ class Outcomes:
             return None
         proposal = approval.request.proposal
         if proposal is None:
-            return "allowed as it was" if changed is not None and ran_with is not None else None
+            return "allowed unchanged" if changed is not None and ran_with is not None else None
         try:
             text = self._read(proposal.path)
         except UnusableFile:
             return None
         expected = changed_text(approval.request.tool_name, wanted, proposal.old_text)
-        return None if text == expected or expected is None else "allowed with another text"
+        return None if text == expected or expected is None else "allowed with different text"
 
 
 def _holds(after: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -45,7 +45,7 @@ an error of git."""
 CLOSE_SECONDS: Final = 3.0
 """Seconds that the shutdown waits for checkpoints: the agent continues, and the review begins with the one before its run."""
 
-AT_WORK: Final = "An agent is working in this directory. Nothing was changed."
+AT_WORK: Final = "An agent is working in this directory."
 
 PATH: Final = "path"
 """The file with the path of the directory."""
@@ -81,7 +81,7 @@ class ReviewedDirectory:
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end since."""
         self._ready = asyncio.Event()
-        """Set if each active run has its checkpoint, or nobody waits for it any longer."""
+        """Set if each active run has its checkpoint, or nobody waits for it now."""
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()
@@ -159,7 +159,7 @@ class ReviewedDirectory:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
         except TimeoutError:
-            text = "%s: the agent did not wait any longer for the checkpoint before its run, which may contain its first edit"
+            text = "%s: the checkpoint before the run was late, so it may contain the agent's first edit"
             logger.warning(text, self.path)
             self._ready.set()
 
@@ -291,9 +291,9 @@ class ReviewedDirectory:
         await self._prepare()
         left = self.comments.left
         if left is None or not left.is_open:
-            raise ClientError("COMMENT_GONE", "No comments wait for the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         if left.state == "given":
-            raise ClientError("COMMENT_GONE", "The comments are on their way to the agent. Nothing was changed.")
+            raise ClientError("COMMENT_GONE", "The comments are already on their way to the agent.")
         self.comments.withdraw(asker.name)
         return await self._reviewing.get(session)
 

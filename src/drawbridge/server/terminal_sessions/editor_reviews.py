@@ -22,7 +22,9 @@ from drawbridge.server.sessions.session import Session, Sessions
 
 logger = logging.getLogger("drawbridge.server")
 
-NO_SESSION = "No agent has worked in this directory yet: the server has no session of it, and so nothing to review."
+NO_SESSION = (
+    "No agent has worked in this directory yet: the server has no session there, so there is nothing to review."
+)
 
 FAILED = "The server failed. Its log has the reason."
 

@@ -31,13 +31,10 @@ LONGEST: Final = 9_000
 context."""
 
 TOO_LONG: Final = (
-    f"Comments of more than {LONGEST:,} characters can't be handed over to an agent in a terminal. Nothing was sent. "
-    "Remove some."
+    f"Comments with more than {LONGEST:,} characters can't be passed to an agent in a terminal. Remove some."
 )
 
-WAITS: Final = (
-    "Other comments wait for an agent in this directory. Nothing was sent. Withdraw them to send all of them together."
-)
+WAITS: Final = "Other comments are waiting for an agent in this directory. Withdraw them to send them all together."
 
 HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 
@@ -99,10 +96,10 @@ class Handover:
         try:
             self._comments.load()
         except OSError as error:
-            logger.error("%s: what is left with it can't be read: %s", self._session.id, error)
+            logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """What the hook of this event is to hand over; ``received`` has to follow. None: nothing."""
+        """What the hook of this event is to hand over; ``received`` has to follow. None if nothing."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # of a server that was killed

@@ -26,6 +26,9 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
 """Events that can be the first of a run: a prompt that was queued begins one without a report of its own."""
 
+COPIED: Final = "fork"
+"""The source of a session that begins as a copy of another one."""
+
 SUBAGENT: Final = "subagent"
 
 _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}

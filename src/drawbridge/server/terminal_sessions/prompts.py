@@ -3,7 +3,7 @@
 Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
 
 A prompt is accepted when the agent itself reports that it has started on it. Prompts on their way are stored, so that they
-are recognised by their request after a restart too, and are in the history with the name of their sender.
+are recognized by their request after a restart too, and are in the history with the name of their sender.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ JOINERS: Final = "\u200c\u200d"
 """Characters that change how letters look. With other invisible ones Claude Code requires a second Enter."""
 
 ELSEWHERE: Final = (
-    "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
-    "answered, and a fork of the session continues in a project on this server."
+    "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
+    "continue it in a project on this server."
 )
 
-HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended. Nothing was sent."
+HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended."
 
 ABOVE: Final = (
-    "This agent was started with more rights than the owner of this server lets clients use. "
-    "Nothing was typed. Fork the session: the copy runs within the limits."
+    "This agent was started with more permissions than the owner of this server lets clients use. "
+    "Fork the session: the copy runs within the limits."
 )
 
 
@@ -149,8 +149,10 @@ class Receiver(Protocol):
     """What ``Prompts`` uses of its ``TerminalSession``, which is above it."""
 
     id: str
-    pid: int | None
     ended: bool
+
+    @property
+    def pid(self) -> int | None: ...
 
     @property
     def memory(self) -> Memory: ...
@@ -238,7 +240,9 @@ class Prompts:
         """Types a prompt. Returns the turn that the agent will have started with it. Raises ``ClientError``; nothing was typed
         then."""
         if self._sending is not None and not self._sending.done():
-            raise ClientError("PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Nothing was typed.")
+            raise ClientError(
+                "PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment."
+            )
         self._check()
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
@@ -250,7 +254,10 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        self._tasks.start(self._send(sent, sending), what, failed=sending.set_exception).add_done_callback(ended)
+        sent_to = self._session.pid  # the process whose state was checked
+        self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
+            ended
+        )
         return sending
 
     def _check(self) -> None:
@@ -258,23 +265,23 @@ class Prompts:
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
         if session.phase == "waiting":
-            text = "The agent is waiting for a decision, and Enter would be one. Nothing was typed; answer its approval first."
+            text = "The agent is waiting for a decision, and pressing Enter would answer it. Answer its request first."
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
-            raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
+            raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")
 
-    async def _send(self, sent: Sent, sending: asyncio.Future[str]) -> None:
+    async def _send(self, sent: Sent, pid: int | None, sending: asyncio.Future[str]) -> None:
         try:
-            sending.set_result(await self._type(sent))
+            sending.set_result(await self._type(sent, pid))
         except (ClientError, DrawbridgeError) as error:
             sending.set_exception(error)
 
-    async def _type(self, sent: Sent) -> str:
+    async def _type(self, sent: Sent, pid: int | None) -> str:
         """Returns the turn that the agent has started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
-            await self._terminals.type(self._session.pid, sent.text)
+            await self._terminals.type(pid, sent.text)
             async with asyncio.timeout(BEGIN_SECONDS):
                 return await self._begun
         except ClientError as error:
@@ -291,7 +298,7 @@ class Prompts:
     def begun(self, turn: str, prompt: str) -> str:
         """The agent starts on a prompt; its text as it was sent, else as it is."""
         sent = self.sent
-        if sent is None or letters(PASTE_MARK.sub("", prompt)) != letters(sent.text):
+        if sent is None or not same_words(sent.text, prompt):
             return prompt
         if sent.review is not None:
             self._session.submitted(sent.review, turn, sent.by)
@@ -322,10 +329,10 @@ class Prompts:
 def _check(command: commands.Execute) -> None:
     """Raises ``ClientError`` for what can't be typed."""
     if command.steer:
-        text = "A message can't be sent into a turn in a terminal. Nothing was typed; try again when it has finished."
+        text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
     if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "Only text can be typed into a terminal: no files, no options. Nothing was typed."
+        text = "Only text can be typed into a terminal: no files, no options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
         raise ClientError("NOT_SUPPORTED", text, field=field)
 
@@ -339,14 +346,12 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     if not seen:
         raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
     if seen.startswith(("/", "!")) or seen in LEAVES:
-        text = (
-            "In a terminal this text is a command, not a prompt. Nothing was typed. Begin the prompt with another word."
-        )
+        text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     if len(seen) > LONGEST:
-        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Nothing was typed; fork the session."
+        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."
         raise ClientError("NOT_SUPPORTED", text, field=field)
-    return seen + " " if seen.endswith("\\") else seen  # the Enter after it would be a line end
+    return seen + " " if seen.endswith("\\") else seen  # the Enter after it would insert a line break
 
 
 def _is_typed(character: str) -> bool:
@@ -364,6 +369,11 @@ def _with_ancestors(pid: int) -> Iterator[int]:
 def _chosen(options: Options) -> bool:
     """Something about how the agent is to run."""
     return msgspec.structs.replace(options, partial_messages=False) != Options()
+
+
+def same_words(prompt: str, reported: str) -> bool:
+    """Whether the agent reports this prompt."""
+    return letters(PASTE_MARK.sub("", reported)) == letters(PASTE_MARK.sub("", prompt))
 
 
 def letters(text: str) -> str:

@@ -13,10 +13,12 @@ from typing import Final
 
 from drawbridge.agents.claude import start_mode, transcript
 from drawbridge.agents.claude.sessions import title_of
-from drawbridge.core.private_files import process_alive
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.terminal_sessions.session import Process, TerminalSession
-from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
+from drawbridge.server.terminal_sessions import process_file
+from drawbridge.server.terminal_sessions.process_file import ProcessFile
+from drawbridge.server.terminal_sessions.processes import Process
+from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -27,8 +29,18 @@ RESTING_SECONDS: Final = 3.0
 RECORD_SECONDS: Final = 3.0
 """Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
 
+PROMPT_SECONDS: Final = 1.0
+"""Seconds by which the prompt of a run may be late there when its agent asks something: a person may be waiting for that."""
+
 LOOKS: Final = 3
 """How often the process is checked before the successor of a session that was moved to the background must have reported."""
+
+
+_Condition = Callable[[], bool]
+
+
+def _now() -> bool:
+    return True
 
 
 class Reports:
@@ -42,10 +54,14 @@ class Reports:
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """Where the conversation was moved to, and how often that was seen."""
-        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._calls: asyncio.Queue[tuple[Callable[[], None], _Condition, float]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
+        self._process = ProcessFile()
+        """What the CLI's file about its process contained at the last look."""
+        self._path = ""
+        """The path of the file, as it was reported."""
         self._seen = False
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
@@ -53,30 +69,38 @@ class Reports:
         self._open_file()
         self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
 
-    def add(self, call: Callable[[], None], text: str = "") -> None:
-        """Calls it in its turn, and if possible after ``text`` of the agent, which its record may not contain yet."""
-        self._calls.put_nowait((call, text))
+    def add(self, call: Callable[[], None]) -> None:
+        """Calls it in its turn."""
+        self._calls.put_nowait((call, _now, 0.0))
+
+    def add_after_text(self, call: Callable[[], None], text: str) -> None:
+        """As ``add``, and if possible after ``text`` of the agent, which its record may not contain yet."""
+        self._calls.put_nowait((call, lambda: self.session.last_text.strip() == text.strip(), RECORD_SECONDS))
+
+    def add_after_prompt(self, call: Callable[[], None]) -> None:
+        """As ``add``, and if possible after the prompt of the run, which the agent's record may not contain yet."""
+        self._calls.put_nowait((call, self._has_prompt, PROMPT_SECONDS))
+
+    def _has_prompt(self) -> bool:
+        """Whether the prompt of the run was recorded, or is not going to be: that of a custom command is not."""
+        turn = self.session.turn
+        return turn is None or turn.recorded or time.monotonic() - turn.began > PROMPT_SECONDS
 
     def set_process(self, process: Process, path: str) -> None:
         """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
         agent goes to a worktree (2.1.329): what was not read yet is read from there."""
-        former = self.session.facts.transcript
-        if self.session.hosted_by(process, path):
-            if path != former:
-                self._file = None
-            self._open_file()
+        if self.session.processes.reported(process, path, is_ended=self.session.ended):
+            if self._file is None:  # else only once the read that is in progress has ended
+                self._open_file()
             self.session.save()
 
-    def find_mode(self) -> None:
-        """Finds out in which mode the agent was started: it reports that only with its first prompt."""
-        if self.session.pid is not None:
-            finding = self._find_mode(self.session.pid)
-            self._finding = self._tasks.start(finding, f"{self.session.id}: finding its permission mode")
+    def find_mode(self, pid: int) -> None:
+        """Finds out in which mode the agent's process was started: it reports that only with its first prompt."""
+        self._finding = self._tasks.start(self._find_mode(pid), f"{self.session.id}: finding its permission mode")
 
     async def _find_mode(self, pid: int) -> None:
         mode = await asyncio.to_thread(start_mode.of_process, pid, self.session.path)
-        if self.session.pid == pid:
-            self.session.started_in(mode)
+        self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
         """Returns when all reports until now were processed, or the session is closed."""
@@ -87,11 +111,13 @@ class Reports:
             await asyncio.wait([self._finding])
 
     def _open_file(self) -> None:
-        if self._file is not None or not self.session.facts.transcript:
+        path = self.session.processes.latest.transcript
+        self._file, self._path = None, path
+        if not path:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = checked(self.session.facts.transcript, session_id, self.session.facts.config)
+            path = checked(path, session_id, self.session.processes.latest.config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
@@ -110,15 +136,16 @@ class Reports:
 
     async def _follow(self) -> None:
         while True:
-            seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
+            interval = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
             try:
-                async with asyncio.timeout(None if self.session.ended else seconds):
-                    call, text = await self._calls.get()
+                async with asyncio.timeout(None if self.session.ended else interval):
+                    call, is_recorded, patience = await self._calls.get()
             except TimeoutError:
-                call, text = self._look, ""
+                call, is_recorded, patience = self._look, _now, 0.0
+                self._process = await self._read_process()
             self._call = call
             try:
-                await self._read_until(text)
+                await self._read_until(is_recorded, patience)
             except Exception:
                 logger.exception("%s: internal error", self.session.id)
             self._do(call)
@@ -135,16 +162,26 @@ class Reports:
         session = self.session
         if session.pid is None or session.ended:
             return
-        if not process_alive(session.pid):
-            session.leave(session.pid)
+        gone = session.processes.gone
+        for pid in gone:
+            session.leave(pid)
+        if gone:
             session.save()
             return
-        session.tick()
-        if self._file is not None and not session.in_background and session.resting:
-            self._look_for_successor(session.pid)
+        session.tick(self._process.idle_since(session.data.memory.session_id))
+        if not session.in_background and session.resting:
+            self._look_for_successor()
 
-    def _look_for_successor(self, pid: int) -> None:
-        job = moved_to(self.session.facts.transcript, self.session.data.memory.session_id, pid)
+    async def _read_process(self) -> ProcessFile:
+        """The CLI's file about the process that works, or else about the one that has reported last."""
+        turn, latest = self.session.turn, self.session.pid
+        pid = latest if turn is None or turn.process is None else turn.process
+        if pid is None or self._file is None or self.session.approvals:
+            return ProcessFile()
+        return await asyncio.to_thread(process_file.read, self._file.path, pid)
+
+    def _look_for_successor(self) -> None:
+        job = self._process.moved_to(self.session.data.memory.session_id)
         former, looks = self._moved
         if job is None or (job == former and looks > LOOKS):
             return
@@ -154,24 +191,29 @@ class Reports:
             self._moved = (job, LOOKS + 1)
             self.session.move(successor)
 
-    async def _read_until(self, text: str) -> None:
-        """Reads all lines; the CLI writes them a moment after it has shown them."""
-        until = time.monotonic() + RECORD_SECONDS
+    async def _read_until(self, is_recorded: _Condition, seconds: float) -> None:
+        """Reads all lines. The CLI writes them a moment after it has shown them, so ``is_recorded`` may take ``seconds``."""
+        until = time.monotonic() + seconds
         await self._read()
-        while text and self._file is not None and self.session.last_text.strip() != text.strip():
-            if time.monotonic() > until:
-                break
-            await asyncio.sleep(RECORD_SECONDS / 20)
+        while self._file is not None and not is_recorded() and time.monotonic() < until:
+            await asyncio.sleep(seconds / 20)
             await self._read()
 
     async def _read(self) -> None:
         await self.session.look_back()
         more = self._file is not None
-        if more and not self.session.memory.title:
+        if self._file is not None and not self.session.memory.title:
             # Of a long conversation only the end is read.
-            title = await asyncio.to_thread(title_of, Path(self.session.facts.transcript))
+            title = await asyncio.to_thread(title_of, Path(self._file.path))
             self.session.learn_title(title or "")
-        while more and self._file is not None:
+        while True:
+            if self._path != self.session.processes.latest.transcript:
+                # It has moved, or the process that had it has left. Only now: the place where reading continues is that
+                # of the last entry in the history.
+                self._open_file()
+                more = True
+            if not more or self._file is None:
+                break
             try:
                 lines, more = await asyncio.to_thread(self._file.read)
             except OSError as error:

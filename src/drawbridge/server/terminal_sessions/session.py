@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from drawbridge.agents.base import AgentState, AskedBy, Options, Proposal, Question
 from drawbridge.agents.claude import prompts as claude_prompts
@@ -49,17 +49,27 @@ from drawbridge.server.reviews.reviews import Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.metadata import instant, now
-from drawbridge.server.sessions.processes import is_same_process, started_at
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
-from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
+from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
+from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
-from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Prompts, Sent, Terminals, typeable
+from drawbridge.server.terminal_sessions.processes import Processes
+from drawbridge.server.terminal_sessions.prompts import (
+    HAS_ENDED,
+    MAYBE_TYPED,
+    Prompts,
+    Sent,
+    Terminals,
+    same_words,
+    typeable,
+)
 from drawbridge.server.terminal_sessions.shared_comments import Left
-from drawbridge.server.terminal_sessions.turn import Background, Turn
+from drawbridge.server.terminal_sessions.turn import Turn
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -87,34 +97,16 @@ HOLD_AGAIN_SECONDS = 5.0
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
 
+IDLE_SECONDS = 3.0
+"""Seconds for which the agent waits for a prompt before its run is over without a report: what its hooks and its file have to
+report about the end comes sooner."""
+
 SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
 
 
-class Process(Struct, frozen=True):
-    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
-    names one. ``background``: its daemon hosts it."""
-
-    pid: int
-    config: str = ""
-    background: bool = False
-
-
-class Facts(Struct):
-    """The state of a session that is stored for a restart, beside its metadata."""
-
-    pid: int | None = None
-    began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): after a reboot the number may be another program's."""
-    transcript: str = ""
-    permission_mode: str | None = None
-    sent: Sent | None = None
-    background: bool = False
-    config: str = ""
-
-
 class TerminalSession(Session):
-    """``directory`` contains its metadata and its history. ``pid``: the agent's process, as far as known."""
+    """``directory`` contains its metadata and its history."""
 
     def __init__(
         self,
@@ -131,25 +123,21 @@ class TerminalSession(Session):
         self.memory.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
-        self.facts = facts
-        self.pid = facts.pid
-        self._pids: dict[int, None] = {}
-        """The processes that have the conversation open: ``claude --continue`` in a second terminal opens the same one."""
+        self.processes = Processes(facts)
         self._reporting: int | None = None
         """The process whose hook has reported last."""
-        self.ended = False
-        self.in_background = facts.background
-        """The agent's daemon hosts it; it has no terminal of its own."""
-        self.continued_in: str | None = None
+        self.ended = facts.ended
+        self.continued_in = facts.continued_in
         """The session that continues this one, which the person has moved to the background."""
         self.turn: Turn | None = None
-        self.background = Background()
-        self.terminal_only = TerminalOnly()
+        self.activities = Activities(read_file)
         self.last_text = ""
         """The agent's latest text."""
         self.directory = directory
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
+        self._is_copy = False
+        """It is a copy of another conversation, and the file has no prompt of its own yet."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -163,7 +151,6 @@ class TerminalSession(Session):
         self._calls: Latest[str, transcript.Call] = Latest()
         self._about: AgentReports | None = None
         """What the agent reports about itself in its conversation's file, once that is read."""
-        self.outcomes = Outcomes(read_file)
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
@@ -178,25 +165,34 @@ class TerminalSession(Session):
         """What the agent does, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
-        if self.approvals or self.terminal_only:
+        if self.approvals or self.activities.asks_in_terminal:
             return "waiting"
-        return "finished" if self.turn is None and not self.background else "working"
+        return "finished" if self.turn is None and not self.activities.running else "working"
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's process, as far as known."""
+        return self.processes.latest.pid
+
+    @property
+    def in_background(self) -> bool:
+        """The agent's daemon hosts it; it has no terminal of its own."""
+        return self.processes.latest.background
 
     @property
     def permission_mode(self) -> str | None:
         """The agent's permission mode, also of before a restart; None if the agent has not reported it."""
-        return self.facts.permission_mode
+        return self.processes.latest.permission_mode
 
-    def _set_mode(self, mode: str | None) -> None:
-        """``mode``: as reported; without one the mode has not changed. It is saved at once: prompts depend on it."""
-        if mode and mode != self.permission_mode:
-            self.facts.permission_mode = mode
+    def _set_mode(self, pid: int | None, mode: str | None) -> None:
+        """As ``Processes.set_mode``. It is saved at once: prompts depend on it."""
+        if self.processes.set_mode(pid, mode):
             self.save()
 
-    def started_in(self, mode: str | None) -> None:
+    def started_in(self, pid: int, mode: str | None) -> None:
         """``mode``: the one in which the agent's process was started, unless it has reported another one since."""
-        if self.permission_mode is None:
-            self._set_mode(mode)
+        if self.processes.needs_mode(pid):
+            self._set_mode(pid, mode)
             self.publish_state()
 
     @property
@@ -205,8 +201,13 @@ class TerminalSession(Session):
         return self.turn is None or self.turn.resting is not None
 
     def is_using(self, session_id: str) -> bool:
-        alive = not self.ended and (self.pid is None or process_alive(self.pid))
+        alive = not self.ended and (self.pid is None or self.is_open)
         return alive and self.memory.session_id == session_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process that is known has the conversation open."""
+        return not self.ended and bool(self.processes.alive)
 
     def _details(self) -> dict[str, Any]:
         mode = self.permission_mode
@@ -216,8 +217,8 @@ class TerminalSession(Session):
                 permission_mode=mode,
                 asks=mode not in ASKS_NOTHING,
                 prompts=self.prompts.possible,
-                in_terminal=bool(self.terminal_only) and not self.ended,
-                background_tasks=len(self.background) if self.resting and not self.ended else 0,
+                in_terminal=self.activities.asks_in_terminal and not self.ended,
+                background_tasks=self.activities.running if self.resting and not self.ended else 0,
                 background=self.in_background,
                 continued_in=self.continued_in,
             ),
@@ -298,7 +299,7 @@ class TerminalSession(Session):
             held.cancel()
         if asked_by is None or approval.decision is None:
             return
-        self.outcomes.add(approval, approval.decision)
+        self.activities.of(asked_by.pid).outcomes.add(approval, approval.decision)
         self._is_unattended = False
         self._decided_at = time.monotonic()
         if isinstance(asked_by, ExpectedSurface):
@@ -326,19 +327,20 @@ class TerminalSession(Session):
         """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned. ``handed``: what the
         hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
-        if event.is_new_process and not event.permission_mode:
+        if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # What the conversation's file says is about the process before it.
-            self.facts.permission_mode = None
             self.save()
-        self._set_mode(event.permission_mode)
-        agent = event.agent_id
+        self._set_mode(self._reporting, event.permission_mode)
+        agent, activity = event.agent_id, self._activity
         if handed is None and event.hook_event_name in HANDS_OVER:
             self.handover.settle()
         if event.hook_event_name not in ("SessionEnd", "Notification"):
-            self.ended, self.continued_in = False, None
+            self._goes_on()
+        if event.hook_event_name == "SessionStart":
+            self._is_copy = event.source == hook_events.COPIED
         match event.hook_event_name:
             case "SessionStart" if event.source != "compact":
-                if not self._others(pid):
+                if not self.processes.beside(pid):
                     self._over("completed", quiet=True)
             case "UserPromptSubmit" if event.prompt_id not in self._past:
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
@@ -351,7 +353,7 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                self.terminal_only.continued(agent)
+                activity.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
             case "PreToolUse":
                 known = self.turn is not None
@@ -364,10 +366,10 @@ class TerminalSession(Session):
             case "Notification" if event.notification_type in hook_events.ASKS_IN_TERMINAL:
                 self._asks_in_terminal()
             case "SubagentStop" if agent is not None:
-                self.background.ended(agent)
-                self.terminal_only.continued(agent)
+                activity.background.ended(agent)
+                activity.terminal_only.continued(agent)
             case "Stop" if handed is not None:
-                self.background.set(event.tasks)
+                activity.background.set(event.tasks)
                 self._continue_with(handed)
             case "Stop":
                 self._stopped(event)
@@ -378,51 +380,74 @@ class TerminalSession(Session):
         self._changed()
         return None
 
-    def _others(self, pid: int | None) -> list[int]:
-        """The processes beside ``pid`` that have the conversation open."""
-        return [one for one in self._pids if one != pid and process_alive(one)]
+    @property
+    def _activity(self) -> Activity:
+        """Of the process whose hook is reporting."""
+        return self.activities.of(self._reporting)
 
-    def leave(self, pid: int | None) -> None:
-        """A process has ended, or has closed the conversation; another terminal may have it open."""
+    def _goes_on(self) -> None:
+        """A process has the conversation open."""
+        if self.ended:
+            self.ended, self.continued_in = False, None
+            self.save()
+
+    def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
+        """A process has ended, or has closed the conversation; another terminal may have it open. ``outcome``, ``quiet``: of
+        its run, as in ``_finish``."""
         self._reporting = pid
-        others = self._others(pid)
-        if pid is None or not others:
+        if pid is None or not self.processes.beside(pid):
             self.end()
             return
-        self._pids = dict.fromkeys(others)
-        if self.pid == pid:
-            self.pid = others[-1]
+        self.processes.remove(pid)
         for approval in self.approvals:
-            if self.approvals.surfaces(approval)[0].pid == pid:
+            surface = self.approvals.surfaces(approval)[0]
+            if surface.pid == pid and not isinstance(
+                surface, ExpectedSurface
+            ):  # which process has asked that is not known
                 self.withdraw(approval, ENDED)
+        self.activities.ended(pid)
         if self.turn is not None and self.turn.process == pid:
-            self._finish("interrupted")
+            self._finish(outcome, quiet=quiet)
         self._changed()
 
     def end(self) -> None:
         """The agent's program has ended."""
-        self._pids.clear()
-        self.handover.end()
-        self._over("interrupted")
-        self.ended = True
-        self._changed()
+        self._end("interrupted")
 
     def move(self, continued_in: str | None) -> None:
         """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
-        if not self.ended:
-            self.handover.end()
-            self._over("completed", quiet=True)
-            self.ended, self.continued_in = True, continued_in
-            self._changed()
+        if self.processes.beside(self.pid):  # another terminal has it open
+            self.leave(self.pid, "completed", quiet=True)
+        elif not self.ended:
+            self._end("completed", quiet=True, continued_in=continued_in)
 
-    def tick(self) -> None:
-        """A run whose agent has stopped is over when nothing in the background needs to be waited for."""
-        if self.background.over and self.turn is not None and self.turn.resting is not None:
-            self._finish("completed")
-            self.background.set({})
-            self._changed()
-        elif self.turn is None and self.background and self.background.over:
-            self.background.set({})
+    def _end(self, outcome: messages.Outcome, *, quiet: bool = False, continued_in: str | None = None) -> None:
+        """No process has the conversation open."""
+        self.processes.only_latest()
+        self.handover.end()
+        self._over(outcome, quiet=quiet)
+        self.ended, self.continued_in = True, continued_in
+        self.save()
+        self._changed()
+
+    def tick(self, idle_since: float | None = None) -> None:
+        """A run is over when its agent has stopped, and nothing in the background needs to be waited for. Or the agent has been
+        waiting for a prompt since ``idle_since`` (seconds since 1970), although no hook has reported that it has stopped: the
+        person has taken the prompt back.
+        """
+        if self.turn is None:
+            for activity in self.activities:
+                if activity.background and activity.background.over:
+                    activity.background.set({})
+                    self._changed()
+        elif self.turn.resting is not None:
+            background = self.activities.of(self.turn.process).background
+            if background.over:
+                self._finish("completed")
+                background.set({})
+                self._changed()
+        elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
+            self._finish("interrupted")
             self._changed()
 
     def expect_run(self, run: str) -> None:
@@ -441,7 +466,7 @@ class TerminalSession(Session):
     def _works(self, event: hook_events.HookEvent) -> None:
         """The main agent or one of its subagents, which may outlive the turn that began it."""
         if event.agent_id is not None:
-            self.background.subagent(event.agent_id, event.agent_type)
+            self._activity.background.subagent(event.agent_id, event.agent_type)
         elif not self._is_past(event.prompt_id):
             self._begin(event.prompt_id)
 
@@ -471,8 +496,8 @@ class TerminalSession(Session):
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
         """The main agent has stopped; its turn is over unless it has left something running in the background."""
-        self.background.set(event.tasks)
-        self.terminal_only.only(event.tasks)
+        self._activity.background.set(event.tasks)
+        self._activity.terminal_only.only(event.tasks)
         if self._is_past(event.prompt_id):
             return
         if self.turn is None or not event.tasks:
@@ -502,27 +527,27 @@ class TerminalSession(Session):
         the agent of another terminal that has the same conversation open.
         """
         for approval in self.approvals:
-            asker = self.approvals.surfaces(approval)[0].pid
-            if approval.request.asked_by is None and asker not in self._others(self._reporting):
+            surface = self.approvals.surfaces(approval)[0]
+            if isinstance(surface, ExpectedSurface) and self.processes.has_others:
+                continue  # which of them has asked is known when its hook reports again
+            if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
-        self.terminal_only.continued(None)
-        self.outcomes.main_stopped()
+        self._activity.terminal_only.continued(None)
+        self._activity.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """The agent's process has ended, and with it all that it was running."""
         self.withdraw_all(ENDED)
-        self.terminal_only.clear()
-        self.background.set({})
+        self.activities.clear()
         self._finish(outcome, quiet=quiet)
-        self.outcomes.clear()
 
     def _asks_in_terminal(self) -> None:
         """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
-        known = self.approvals or self.terminal_only.has_question
+        known = self.approvals or self._activity.terminal_only.has_question
         if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
             return
-        self.terminal_only.noticed()
-        for overruled in self.outcomes.not_delivered(NOT_DELIVERED):
+        self._activity.terminal_only.noticed()
+        for overruled in self._activity.outcomes.not_delivered(NOT_DELIVERED):
             self._record_overruled(overruled)
 
     def _ask(self, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval:
@@ -545,7 +570,7 @@ class TerminalSession(Session):
         approval = PendingApproval.new(question, self.turn.id if self.turn else "", now(), surface.known_as)
         if surface.known_as:
             self._known[surface.known_as] = approval
-        self.outcomes.asked_again(approval)
+        self.activities.of(surface.pid).outcomes.asked_again(approval)
         offered = not surface.in_editor and (not _is_hidden(question.asked_by) or self._can_be_answered())
         self.approvals.request(approval, self.data.agent, surface, offered=offered)
         self._hold(approval)
@@ -576,27 +601,18 @@ class TerminalSession(Session):
 
     def _hand_over(self, approval: PendingApproval) -> None:
         """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
-        self.terminal_only.handed_over(approval)
+        self.activities.of(self.approvals.surfaces(approval)[0].pid).terminal_only.handed_over(approval)
         self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
-    def hosted_by(self, process: Process, path: str) -> bool:
-        """Sets the agent's process and its transcript's path, as a hook has reported them. Returns whether either is new."""
-        pid, background = process.pid, process.background
-        self.pid, self.in_background = pid, background
-        self._pids[pid] = None
-        if (pid, path, process.config) == (self.facts.pid, self.facts.transcript, self.facts.config):
-            return False
-        # Another process may have been started in another mode, which it has yet to report.
-        mode = self.permission_mode if pid == self.facts.pid else None
-        self.facts = Facts(pid, started_at(pid), path, mode, background=background, config=process.config)
-        return True
-
     def save(self) -> None:
         """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
-        self.facts.sent = self.prompts.sent
         try:
-            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
+            is_closed = self.ended and self.pid is not None  # what has no process begins anew with its next report
+            facts = msgspec.structs.replace(
+                self.processes.facts, sent=self.prompts.sent, ended=is_closed, continued_in=self.continued_in
+            )
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -609,28 +625,35 @@ class TerminalSession(Session):
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
-        lives = self.pid is not None and process_alive(self.pid) and is_same_process(self.pid, self.facts.began)
-        if self.pid is None or lives:
+        is_open = not self.ended and (self.pid is None or self.processes.alive)
+        if is_open:
             open_before = carried(self.history, self.memory.approvals)
-        if lives:
+        if is_open and self.processes.latest_is_alive:
             continues = next(reversed(self.memory.unfinished), None)
+        asked_by = self.processes.only
+        self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
-        self.restore(open_before)
+        self.restore(open_before, asked_by)
         if continues is not None and self.turn is None:
-            self.turn = Turn(continues, age=age_of_run(self.history, continues))
+            self._resume(continues, self.pid)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
-        self.ended = not (self.approvals if self.pid is None else lives)
+        self.ended = not is_open or (self.pid is None and not self.approvals)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
         self.handover.load()
         if self.ended:
             self.handover.end()
 
-    def restore(self, carried: Carried) -> None:
+    def _resume(self, run: str, process: int | None) -> None:
+        """The turn that was active goes on. ``process``: as in ``Turn``."""
+        self.turn = Turn(run, age=age_of_run(self.history, run))
+        self.turn.process = process
+
+    def restore(self, carried: Carried, asked_by: int | None) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
-        again."""
+        again. ``asked_by``: the process whose they are, if it is known."""
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:
@@ -639,10 +662,9 @@ class TerminalSession(Session):
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
                 if approval.request.run_id:
-                    run_id = approval.request.run_id
-                    self.turn = Turn(run_id, age=age_of_run(self.history, run_id))
+                    self._resume(approval.request.run_id, asked_by)
                 if approval.request.agent_id is not None:
-                    self.background.subagent(approval.request.agent_id)
+                    self.activities.of(asked_by).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
@@ -665,13 +687,13 @@ class TerminalSession(Session):
         approval = self._known.get(surface.known_as)
         if approval is None:
             return None
-        self.ended = False
+        self._goes_on()
         self._undelivered.pop(approval.id, None)
         given, by = approval.decision, approval.decided_by
         if self.approvals.replace(approval, surface):
             pass
         elif approval.state is State.DECIDED and given is not None and by is not None:
-            self.outcomes.add(approval, given)
+            self.activities.of(surface.pid).outcomes.add(approval, given)
             surface.decided(approval, given, by)
         else:
             surface.closed()
@@ -690,6 +712,8 @@ class TerminalSession(Session):
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
             self.withdraw(approval, GONE)
+        if missed and self.turn is not None and self.turn.process is None:
+            self._finish("interrupted")  # it was that of a process that has left
         if missed and self.pid is None and not self.approvals:
             self.ended = True
         self._changed()
@@ -697,7 +721,7 @@ class TerminalSession(Session):
     # How approvals end in the terminal.
 
     def disconnect(self, surface: Surface) -> None:
-        """Nothing reaches the agent through this surface any more: its dialog is closed, or the program is gone."""
+        """This surface can no longer reach the agent: its dialog is closed, or the program is gone."""
         alive = surface.pid is None or process_alive(surface.pid)
         for approval in self.approvals:
             surfaces = self.approvals.surfaces(approval)
@@ -717,8 +741,7 @@ class TerminalSession(Session):
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
                 self.withdraw(approval, ELSEWHERE)
-        self.terminal_only.called(tool, given, agent_id, as_run=as_run)
-        for overruled in self.outcomes.called(tool, given, fate, agent_id, as_run=as_run):
+        for overruled in self.activities.called(tool, given, fate, agent_id, as_run=as_run):
             self._record_overruled(overruled)
 
     def _record_overruled(self, overruled: Overruled) -> None:
@@ -733,7 +756,10 @@ class TerminalSession(Session):
         """
         match entry:
             case transcript.Mode(mode):
-                self._set_mode(mode)
+                if not self.processes.has_others:
+                    self._set_mode(self.pid, mode)
+                elif self.processes.doubt_modes(mode):  # each reports its own with its next hook
+                    self.save()
             case transcript.Context():
                 self._handed(entry)
             case transcript.Prompt(foreign=True) | transcript.Message(foreign=True) if not quiet:
@@ -767,8 +793,9 @@ class TerminalSession(Session):
 
     def _prompted(self, entry: transcript.Prompt) -> None:
         """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
-        if self.turn is not None and (self.turn.has(entry.turn) or self.turn.prompt == entry.text):
-            self.turn.recorded = True
+        is_current = self.turn is not None and self.turn.has(entry.turn)
+        if self.turn is not None and (self._is_same(entry) if self._is_copy else is_current or self._is_same(entry)):
+            self.turn.recorded, self._is_copy = True, False
         before = self.turn is not None and not self.turn.recorded
         if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
             if self.turn is None or not self.turn.has(entry.turn):
@@ -779,11 +806,16 @@ class TerminalSession(Session):
             self._keep(self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)
         else:
-            run = entry.turn if entry.turn and entry.turn not in self._past else entry.uuid
+            run = entry.turn if entry.turn and entry.turn not in self._past and not is_current else entry.uuid
             self._keep(PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
             self.store.record(over, quiet=True)
             self._past[run] = None
+
+    def _is_same(self, entry: transcript.Prompt) -> bool:
+        """Whether the current turn was begun with this prompt. Its id does not tell that in a copy of a conversation: the CLI
+        writes the earlier prompts with the id of the first new one (2.1.329)."""
+        return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
         """``line``: of the conversation's file, as ``add_entry`` has them interpreted."""
@@ -801,7 +833,7 @@ class TerminalSession(Session):
     def _publish_about(self) -> None:
         """What the agent reports about itself in its file, and its tasks according to the hooks."""
         state = self._agent_state if self._about is None else self._about.state
-        self._report_state(msgspec.structs.replace(state, tasks=() if self.ended else self.background.shown))
+        self._report_state(msgspec.structs.replace(state, tasks=() if self.ended else self.activities.shown))
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):

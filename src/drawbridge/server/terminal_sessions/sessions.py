@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
-from drawbridge.core.private_files import make_private_directory, process_alive
+from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
@@ -31,9 +31,11 @@ from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.directories import Directories
+from drawbridge.server.terminal_sessions.facts import Facts
+from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Facts, Process, TerminalSession
+from drawbridge.server.terminal_sessions.session import TerminalSession
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -81,7 +83,7 @@ class TerminalSessions:
     def open_in_terminal(self, session_id: str) -> bool:
         """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the background."""
         session = self.find(TERMINAL_PREFIX + session_id)
-        return session is not None and not session.ended and session.pid is not None and process_alive(session.pid)
+        return session is not None and session.is_open
 
     def _beginning_with(self, session_id: str) -> str | None:
         return next((session.id for session in self if session.id.startswith(TERMINAL_PREFIX + session_id)), None)
@@ -128,7 +130,7 @@ class TerminalSessions:
         except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
             if directory.name not in self._unreadable:
                 logger.error(
-                    "the terminal session in %s can't be read now, and is not shown: %s", directory.name, error
+                    "the terminal session in %s can't be read at present, and is not shown: %s", directory.name, error
                 )
             self._unreadable.add(directory.name)
             return None
@@ -169,8 +171,8 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None: it is not
-        shown. ``process``: the agent's.
+        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None if it is
+        not shown. ``process``: the agent's.
 
         The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
         """

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,8 +25,8 @@ from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
+from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.reports import Reports
-from drawbridge.server.terminal_sessions.session import Process
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 from drawbridge.server.terminal_sessions.shared_comments import Left
 from drawbridge.transport.private_socket import listening
@@ -138,7 +139,7 @@ class PrivateSocket:
         agent = hook.agent or hook_events.EARLIER
         try:
             if agent not in hook_events.READERS:
-                raise ValueError(f"a hook of {agent!r}, whose sessions in terminals can't be followed")
+                raise ValueError(f"received a hook message of {agent!r}, whose terminal sessions can't be followed")
             event = hook_events.READERS[agent](hook.payload)
         except ValueError:
             surface.closed()
@@ -159,11 +160,14 @@ class PrivateSocket:
                 await reports.session.reviewed.ready()
             return
         if event.hook_event_name != "PermissionRequest":
-            text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
-            reports.add(lambda: _apply(reports, event, hook.pid, handed), text)
+            apply = partial(_apply, reports, event, hook.pid, handed)
+            if event.last_assistant_message and event.hook_event_name in ("Stop", "StopFailure"):
+                reports.add_after_text(apply, event.last_assistant_message)
+            else:
+                reports.add(apply)
             return
         session, proposed = reports.session, _proposal(event)
-        reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
+        reports.add_after_prompt(lambda: self._bridges.requested(session, event, surface, proposed))
         await reader.read(1)  # it sends nothing more: it waits, or has disconnected
         reports.add(lambda: session.disconnect(surface))
 
@@ -195,7 +199,7 @@ def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Lef
     if event.hook_event_name in hook_events.MAY_BEGIN:
         reports.session.reviewed.expect_nothing(reports.session.id)
     if event.is_new_process and not event.permission_mode:
-        reports.find_mode()
+        reports.find_mode(pid)
     if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
         reports.session.save()
 

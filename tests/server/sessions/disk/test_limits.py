@@ -54,7 +54,7 @@ def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
     for size in (719, 800):
         watched.now("p1", "/code", size)
     assert len(warned) == 3
-    assert "p1 takes 0 MB of 0 MB: at the limit no new runs start" in warned[-1][0].message
+    assert "p1 uses 0 MB of 0 MB: new runs are refused at the limit" in warned[-1][0].message
 
 
 def test_at_the_limit_no_run_begins_in_that_project_but_in_others(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_at_the_limit_no_run_begins_in_that_project_but_in_others(tmp_path: Path
     assert (refused.value.code, refused.value.retryable) == ("DISK_LIMIT", True)
     watched.check("p2")
     assert watched.refusal("p2", 2) is not None
-    assert watched.problems() == ["The history of p1 has reached its limit: no new runs start."]
+    assert watched.problems() == ["The history of p1 has reached its limit: new runs are refused."]
     watched.now("p1", "/one", 0)
     watched.check("p1")
     assert watched.problems() == []
@@ -155,7 +155,7 @@ async def test_who_follows_projects_hears_of_the_crossing_and_the_next_run_is_re
                 await server.does(phone, "execute", project, prompt="go")
             assert refused.value.code == "DISK_LIMIT"
             assert records(server, project) == kept
-            assert server.core.problems() == [f"The history of {project} has reached its limit: no new runs start."]
+            assert server.core.problems() == [f"The history of {project} has reached its limit: new runs are refused."]
 
 
 async def test_after_a_restart_the_limit_is_known_from_the_start(tmp_path: Path) -> None:

@@ -1,0 +1,152 @@
+"""What Claude Code has scheduled for itself: wake-ups and jobs, which its process begins without a prompt. Pure.
+
+Nothing in the stream announces them, so they are read from the calls of the tools and their results (measured with
+2.1.329). A job that ends by itself is not reported either: it ends with its time.
+
+A process that resumes a conversation has its jobs again, also without their being announced; wake-ups end with their process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents.base import Output, ScheduleChanged
+from drawbridge.agents.reported import MOST, decoded, name_of
+
+WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
+
+SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
+"""Lines of type ``assistant`` without any of these bytes are not decoded."""
+
+CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
+"""The ids of the CLI's calls are ``toolu_`` with 24 letters and digits."""
+
+ANSWERED: Final = re.compile(rb'"tool_use_id"\s*:\s*"(' + CALL_ID + rb')"')
+
+RECURS_SECONDS: Final = 7 * 86_400.0
+"""A recurring job runs for the last time this long after its first time."""
+
+LATEST: Final = 32_503_680_000.0
+"""The year 3000, in seconds since 1970. A later time is not one of the CLI's."""
+
+
+class _Block(Struct):
+    type: Any = None
+    id: Any = None
+    tool_use_id: Any = None
+    name: Any = None
+    is_error: Any = None
+
+
+class _Message(Struct):
+    content: Raw = Raw(b"[]")
+
+
+class _Line(Struct):
+    message: _Message
+    tool_use_result: Any = None
+    recorded_result: Any = msgspec.field(name="toolUseResult", default=None)
+    """The same in the conversation's file."""
+
+    @property
+    def result(self) -> Any:
+        return self.recorded_result if self.tool_use_result is None else self.tool_use_result
+
+
+class Schedule:
+    """The schedule of one process. ``jobs``: those that the conversation had before, as in ``jobs_in``."""
+
+    def __init__(self, jobs: Mapping[str, float] | None = None) -> None:
+        self._calls: dict[str, str] = {}
+        """Calls without a result, by their id → the tool; the latest."""
+        self._wake_up: float | None = None
+        """A wake-up replaces the one before."""
+        self._jobs = dict(jobs or {})
+        """Jobs by their id → the last time that each begins a turn; the latest of these. Their times may have passed."""
+
+        self._is_reported = not jobs
+
+    @property
+    def until(self) -> float | None:
+        """The time of the last turn that is known to be scheduled."""
+        times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
+        return max(times, default=None)
+
+    def begun(self) -> list[Output]:
+        """The process has begun to work, with the jobs from before."""
+        found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
+        self._is_reported = True
+        return found
+
+    def called(self, data: bytes) -> None:
+        """Reads a line of type ``assistant``."""
+        for block in _blocks(decoded(data, _Line)):
+            if block.type == "tool_use" and block.name in (WAKE_UP, CREATE, DELETE) and _is_call_id(block.id):
+                self._calls[block.id] = block.name
+                if len(self._calls) > MOST:
+                    del self._calls[next(iter(self._calls))]
+
+    def answered(self, data: bytes) -> list[Output]:
+        """Reads a line of type ``user``: the result of a call."""
+        # A call may never get a result: results of other calls, which can be large, are not decoded for it.
+        if not self._calls or not any(id.decode() in self._calls for id in ANSWERED.findall(data)):
+            return []
+        line = decoded(data, _Line)
+        before = self.until
+        for block in _blocks(line):
+            tool = self._calls.pop(block.tool_use_id, None) if isinstance(block.tool_use_id, str) else None
+            result = line.result if line is not None else None
+            if tool is not None and block.is_error is not True and isinstance(result, dict):
+                self._changed(tool, result)
+        return [] if self.until == before else [ScheduleChanged(self.until)]
+
+    def ended(self) -> list[Output]:
+        """The process has ended, and its schedule with it."""
+        if self.until is None:
+            return []
+        self._wake_up = None
+        self._jobs.clear()
+        return [ScheduleChanged(None)]
+
+    def _changed(self, tool: str, result: dict[str, Any]) -> None:
+        id = name_of(result.get("id"))
+        if tool == WAKE_UP:
+            self._wake_up = _time(result.get("scheduledFor"))  # 0 once the agent has canceled it
+        elif id is not None and tool == DELETE:
+            self._jobs.pop(id, None)
+        elif id is not None and tool == CREATE:
+            first = _time(result.get("nextFireAt"))
+            if first is not None:
+                self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
+            if len(self._jobs) > MOST:  # the earliest have passed, or matter least
+                del self._jobs[min(self._jobs, key=self._jobs.__getitem__)]
+
+
+def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
+    """The jobs that are left of a conversation, by the lines of its file: by their ids, the last time of each in seconds since
+    1970."""
+    found = Schedule()
+    for line in lines:
+        if any(tool in line for tool in SCHEDULING):
+            found.called(line)
+        found.answered(line)
+    return {id: last for id, last in found._jobs.items() if last > now}
+
+
+def _is_call_id(id: Any) -> bool:
+    return isinstance(id, str) and re.fullmatch(CALL_ID, id.encode("utf-8", "replace")) is not None
+
+
+def _blocks(line: _Line | None) -> list[_Block]:
+    return (decoded(line.message.content, list[_Block]) or []) if line is not None else []
+
+
+def _time(milliseconds: Any) -> float | None:
+    """Seconds since 1970."""
+    is_time = isinstance(milliseconds, int | float) and 0 < milliseconds < 1000 * LATEST
+    return milliseconds / 1000 if is_time else None

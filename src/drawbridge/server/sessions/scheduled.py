@@ -1,0 +1,41 @@
+"""The turns that an idle agent has scheduled itself: until when its process is needed for them. Pure.
+
+All times are in seconds since 1970.
+"""
+
+from __future__ import annotations
+
+LATE_SECONDS = 60.0
+"""How late a scheduled turn may begin: a machine that was suspended needs a moment."""
+
+
+class Scheduled:
+    """The schedule of one process, as far as it is known."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has begun."""
+        self._delayed_to: float | None = None
+        """The end of a run that was active at that time: only then can the turn begin."""
+
+    @property
+    def until(self) -> float | None:
+        """The earliest time at which the last scheduled turn can begin, which may have passed; None if nothing is scheduled."""
+        return self._last if self._delayed_to is None else self._delayed_to
+
+    def seconds_left(self, now: float) -> float | None:
+        """For how long the process is still needed; not positive if it no longer is, None if nothing is scheduled."""
+        return None if self.until is None else self.until + LATE_SECONDS - now
+
+    def changed(self, until: float | None) -> None:
+        """As in ``ScheduleChanged``."""
+        self._last, self._delayed_to = until, None
+
+    def run_ended(self, began: float, now: float) -> None:
+        """A run is over. What was scheduled for a time before it has begun; what was scheduled for a time in it begins now."""
+        if self._last is None or self._last > now:
+            return
+        if self._last < began:
+            self.changed(None)
+        else:
+            self._delayed_to = now

@@ -1,0 +1,135 @@
+"""The processes that have a terminal session's conversation open, and what each has reported about itself.
+
+``claude --continue`` in a second terminal opens the same conversation: then there are several, each with a mode of its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+from drawbridge.core.private_files import process_alive
+from drawbridge.server.sessions.processes import is_same_process, started_at
+from drawbridge.server.terminal_sessions.facts import Facts, ProcessFacts
+
+
+class Process(Struct, frozen=True):
+    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
+    names one. ``background``: its daemon hosts it."""
+
+    pid: int
+    config: str = ""
+    background: bool = False
+
+
+class Processes:
+    """One of them may be without an id: no process is known."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
+        """The one that has reported last."""
+        self._others = list(facts.others)
+        """The other ones, the latest last."""
+        self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
+        """By their ids; None if another program has the id now, or had it when the server was started. Unlike ``began``, it
+        does not depend on the clock, which may be set while the server runs."""
+
+    @property
+    def all(self) -> list[ProcessFacts]:
+        return [*self._others, self.latest]
+
+    @property
+    def alive(self) -> list[ProcessFacts]:
+        return [one for one in self.all if self._is_alive(one.pid)]
+
+    @property
+    def gone(self) -> list[int]:
+        return [one.pid for one in self.all if one.pid is not None and not self._is_alive(one.pid)]
+
+    @property
+    def latest_is_alive(self) -> bool:
+        return self._is_alive(self.latest.pid)
+
+    @property
+    def only(self) -> int | None:
+        """The process that has the conversation open; None if there are several, or it is not known."""
+        return None if self._others else self.latest.pid
+
+    @property
+    def has_others(self) -> bool:
+        return bool(self._others)
+
+    def beside(self, pid: int | None) -> list[int]:
+        """Those that are alive, except for ``pid``."""
+        return [one.pid for one in self.alive if one.pid is not None and one.pid != pid]
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(**msgspec.structs.asdict(self.latest), others=tuple(self._others))
+
+    def _is_alive(self, pid: int | None) -> bool:
+        running = self._running.get(pid) if pid is not None else None
+        return pid is not None and running is not None and process_alive(pid) and running.is_running()
+
+    def needs_mode(self, pid: int) -> bool:
+        """Whether this process is known, and its mode is not."""
+        return any(one.pid == pid and one.permission_mode is None for one in self.all)
+
+    # Each of the next ones returns whether something has changed.
+
+    def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
+        """A hook of this process has reported, with the path of the conversation's file. ``is_ended``: the one before it has
+        closed the conversation."""
+        former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
+        if known is None or (process_alive(process.pid) and not self._is_alive(process.pid)):  # its id is another's now
+            # It may have been started in another mode, which it has yet to report.
+            known = ProcessFacts(process.pid, started_at(process.pid))
+            self._running[process.pid] = _process(process.pid)
+        now = (path, process.config, process.background)
+        is_new = known is not former or now != (known.transcript, known.config, known.background)
+        known.transcript, known.config, known.background = now
+        open_before = [] if is_ended or former.pid is None else [former]
+        self._others = [one for one in (*self._others, *open_before) if one.pid != process.pid]
+        self.latest = known
+        return is_new
+
+    def set_mode(self, pid: int | None, mode: str | None) -> bool:
+        """``mode``: as the process reports it; without one the mode has not changed."""
+        changed = [one for one in self.all if one.pid == pid and mode and mode != one.permission_mode]
+        for one in changed:
+            one.permission_mode = mode
+        return bool(changed)
+
+    def forget_mode(self, pid: int | None) -> bool:
+        known = [one for one in self.all if one.pid == pid and one.permission_mode is not None]
+        for one in known:
+            one.permission_mode = None
+        return bool(known)
+
+    def doubt_modes(self, mode: str) -> bool:
+        """One of them is in this mode now, and it is not known which one."""
+        changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
+        return any(changed)
+
+    # When processes leave:
+
+    def remove(self, pid: int) -> None:
+        """It has closed the conversation; others have it open."""
+        *self._others, self.latest = [one for one in self.alive if one.pid != pid] or [self.latest]
+        self._running.pop(pid, None)
+
+    def only_alive(self) -> None:
+        """Forgets those that have ended, except for the latest if no other one is left."""
+        *self._others, self.latest = self.alive or [self.latest]
+
+    def only_latest(self) -> None:
+        self._others.clear()
+
+
+def _process(pid: int, began: float | None = None) -> psutil.Process | None:
+    """``began``: when it was started, if that is known; None if it is gone."""
+    try:
+        return psutil.Process(pid) if is_same_process(pid, began) else None
+    except (psutil.Error, ValueError, OverflowError):
+        return None

@@ -18,10 +18,10 @@ const HAS_CHANGES = 'drawbridge.hasChanges';
 
 const DISCONNECTED = 'The agent server is not running. You can decide on changes when it is running again.';
 
-const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them';
+const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them.';
 
 /** VS Code does not know what a line of a list is about while it reads the list again. */
-const MOVED = 'the list has just changed. Select the change again';
+const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds that a message in the status bar is shown. */
 const SHOWN = 6000;
@@ -156,7 +156,7 @@ class Changes {
   _failed(error) {
     this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
     if (!(error instanceof Refused))
-      this._warn('the list of changes could not be updated. The Drawbridge output has the reason');
+      this._warn('the list of changes could not be updated. The Drawbridge output has the reason.');
   }
 
   async _follow() {
@@ -395,7 +395,7 @@ function placed({ project, directory, review }) {
 /** @param {Node} node */
 function unsaved(node) {
   const name = harmless(path.basename(node.path));
-  return `${name} has unsaved changes here. Save or discard them first`;
+  return `${name} has unsaved changes here. Save or discard them first.`;
 }
 
 /** @param {string} folder */

@@ -441,6 +441,16 @@ def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str
         there.sees(".settled-words", "Accepted by another window")
 
 
+# An item is highlighted for two seconds only.
+NOTES_HIGHLIGHTS = """
+window.highlighted = []
+new MutationObserver((all) => {
+  for (const { target } of all) if (target.matches('.item.found')) highlighted.push(target.innerText)
+}).observe(document, { subtree: true, attributes: true, attributeFilter: ['class'] })
+"""
+CHOSEN = "document.activeElement.closest('.item')"
+
+
 async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
     data = tmp_path / "data"
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
@@ -450,15 +460,18 @@ async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, di
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", "message 999")
             first = person.runs("Number([...document.querySelectorAll('.item[data-seq]')].at(-1).dataset.seq) - 999")
+            person.runs(NOTES_HIGHLIGHTS)
             person.runs(f"location.hash = '#/p/{project}?seq={first + 100}'")
-            person.sees(".item.found", "message 100")
-            in_sight = "(() => { const place = document.querySelector('.item.found')?.getBoundingClientRect();"
-            person.until(f"{in_sight} return place && place.top >= 0 && place.bottom <= innerHeight }})()")
+            person.until("highlighted.some((text) => text.includes('message 100'))")
+            person.until(f"{CHOSEN}?.innerText.includes('message 100')")
+            person.until(f"((place) => place.top >= 0 && place.bottom <= innerHeight)({CHOSEN}.getBoundingClientRect())")
             person.clicks(".jump")
             person.sees(".said", "message 999")
             person("reload")
+            person.runs(NOTES_HIGHLIGHTS)
             person.runs(f"location.hash = '#/p/{project}?seq={first + 500}'")
-            person.sees(".item.found", "message 500")
+            person.until("highlighted.some((text) => text.includes('message 500'))")
+            person.until(f"{CHOSEN}?.innerText.includes('message 500')")
 
 
 def test_files_are_links(reader: Person) -> None:

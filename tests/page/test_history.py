@@ -464,7 +464,9 @@ async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, di
             person.runs(f"location.hash = '#/p/{project}?seq={first + 100}'")
             person.until("highlighted.some((text) => text.includes('message 100'))")
             person.until(f"{CHOSEN}?.innerText.includes('message 100')")
-            person.until(f"((place) => place.top >= 0 && place.bottom <= innerHeight)({CHOSEN}.getBoundingClientRect())")
+            person.until(
+                f"((place) => place.top >= 0 && place.bottom <= innerHeight)({CHOSEN}.getBoundingClientRect())"
+            )
             person.clicks(".jump")
             person.sees(".said", "message 999")
             person("reload")

@@ -228,6 +228,7 @@ local function place(lines)
     relative = 'editor',
     style = 'minimal',
     border = 'rounded',
+    zindex = 70, -- above the notices: this was asked for
     width = width,
     height = height,
     row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),

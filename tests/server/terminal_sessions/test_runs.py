@@ -149,6 +149,26 @@ async def test_a_run_ends_behind_its_last_text_though_the_run_before_ended_with_
     assert records[-1]["message"]["message"]["run_id"] == second
 
 
+async def test_a_question_follows_the_prompt_of_its_run_though_the_record_is_late(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    asyncio.get_running_loop().call_later(0.3, session.writes, prompt("Go"))
+    async with session.asks(command="make"):
+        records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    kinds = [record["message"].get("subtype") or record["message"]["type"] for record in records]
+    assert kinds[-2:] == ["user", "permission_request"]
+
+
+async def test_a_prompt_that_is_never_recorded_keeps_no_question_back(rig: SocketRig) -> None:
+    """The record has none of a custom command."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="/release")
+    session.writes(said("I run make."))
+    async with session.asks(command="make") as (line, question):
+        await rig.answers(question)
+        assert await line.receive() is not None
+
+
 async def test_a_run_that_continues_after_its_end_is_another_one(rig: SocketRig) -> None:
     """Somebody else's hook may make the agent continue when it stops. Reports that come late change nothing."""
     session = Session(rig)

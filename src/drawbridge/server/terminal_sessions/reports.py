@@ -27,8 +27,18 @@ RESTING_SECONDS: Final = 3.0
 RECORD_SECONDS: Final = 3.0
 """Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
 
+PROMPT_SECONDS: Final = 1.0
+"""Seconds by which the prompt of a run may be late there when its agent asks something: a person may be waiting for that."""
+
 LOOKS: Final = 3
 """How often the process is checked before the successor of a session that was moved to the background must have reported."""
+
+
+_Condition = Callable[[], bool]
+
+
+def _now() -> bool:
+    return True
 
 
 class Reports:
@@ -42,7 +52,7 @@ class Reports:
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """Where the conversation was moved to, and how often that was seen."""
-        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._calls: asyncio.Queue[tuple[Callable[[], None], _Condition, float]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
@@ -55,9 +65,22 @@ class Reports:
         self._open_file()
         self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
 
-    def add(self, call: Callable[[], None], text: str = "") -> None:
-        """Calls it in its turn, and if possible after ``text`` of the agent, which its record may not contain yet."""
-        self._calls.put_nowait((call, text))
+    def add(self, call: Callable[[], None]) -> None:
+        """Calls it in its turn."""
+        self._calls.put_nowait((call, _now, 0.0))
+
+    def add_after_text(self, call: Callable[[], None], text: str) -> None:
+        """As ``add``, and if possible after ``text`` of the agent, which its record may not contain yet."""
+        self._calls.put_nowait((call, lambda: self.session.last_text.strip() == text.strip(), RECORD_SECONDS))
+
+    def add_after_prompt(self, call: Callable[[], None]) -> None:
+        """As ``add``, and if possible after the prompt of the run, which the agent's record may not contain yet."""
+        self._calls.put_nowait((call, self._has_prompt, PROMPT_SECONDS))
+
+    def _has_prompt(self) -> bool:
+        """Whether the prompt of the run was recorded, or is not going to be: that of a custom command is not."""
+        turn = self.session.turn
+        return turn is None or turn.recorded or time.monotonic() - turn.began > PROMPT_SECONDS
 
     def set_process(self, process: Process, path: str) -> None:
         """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
@@ -112,12 +135,12 @@ class Reports:
             seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
             try:
                 async with asyncio.timeout(None if self.session.ended else seconds):
-                    call, text = await self._calls.get()
+                    call, is_recorded, seconds = await self._calls.get()
             except TimeoutError:
-                call, text = self._look, ""
+                call, is_recorded, seconds = self._look, _now, 0.0
             self._call = call
             try:
-                await self._read_until(text)
+                await self._read_until(is_recorded, seconds)
             except Exception:
                 logger.exception("%s: internal error", self.session.id)
             self._do(call)
@@ -155,14 +178,12 @@ class Reports:
             self._moved = (job, LOOKS + 1)
             self.session.move(successor)
 
-    async def _read_until(self, text: str) -> None:
-        """Reads all lines; the CLI writes them a moment after it has shown them."""
-        until = time.monotonic() + RECORD_SECONDS
+    async def _read_until(self, is_recorded: _Condition, seconds: float) -> None:
+        """Reads all lines. The CLI writes them a moment after it has shown them, so ``is_recorded`` may take ``seconds``."""
+        until = time.monotonic() + seconds
         await self._read()
-        while text and self._file is not None and self.session.last_text.strip() != text.strip():
-            if time.monotonic() > until:
-                break
-            await asyncio.sleep(RECORD_SECONDS / 20)
+        while self._file is not None and not is_recorded() and time.monotonic() < until:
+            await asyncio.sleep(seconds / 20)
             await self._read()
 
     async def _read(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -159,11 +160,14 @@ class PrivateSocket:
                 await reports.session.reviewed.ready()
             return
         if event.hook_event_name != "PermissionRequest":
-            text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
-            reports.add(lambda: _apply(reports, event, hook.pid, handed), text)
+            apply = partial(_apply, reports, event, hook.pid, handed)
+            if event.last_assistant_message and event.hook_event_name in ("Stop", "StopFailure"):
+                reports.add_after_text(apply, event.last_assistant_message)
+            else:
+                reports.add(apply)
             return
         session, proposed = reports.session, _proposal(event)
-        reports.add(lambda: self._bridges.requested(session, event, surface, proposed))
+        reports.add_after_prompt(lambda: self._bridges.requested(session, event, surface, proposed))
         await reader.read(1)  # it sends nothing more: it waits, or has disconnected
         reports.add(lambda: session.disconnect(surface))
 

@@ -114,7 +114,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         about={
             loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)})"
             + (f", and settings that make {agent.title} ask before it writes" if ask_mode else "")
-            + "; its other content stays as it is",
+            + ("; its other content stays as it is" if loaded.content else ""),
             stub: "the program that the hooks run, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },

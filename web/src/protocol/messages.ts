@@ -67,7 +67,7 @@ export type Error = { code: string; message: string; error: string; retryable: b
 
 export type ExecutionKilled = { project_id: string; state: "ERROR" | "EXECUTING" | "IDLE"; run_id: string };
 
-/** The reply to `file_changes`. `status`: as in `file_list`; missing, as all that follows, if the content is that of the last commit. `old`: the text in that commit, missing for a new file; `new`: the present text, missing for a deleted file. Texts that do not fit into a message together are both missing; `diff` has the hunks of their unified diff then, with `truncated` only its beginning. */
+/** The reply to `file_changes`. `status`: as in `file_list`; missing, as all that follows, if the content is that of the last commit. `old`: the text in that commit, missing for a new file; `new`: the current text, missing for a deleted file. Texts that do not fit into a message together are both missing; `diff` has the hunks of their unified diff then, with `truncated` only its beginning. */
 export type FileChanges = { path: string; status?: "?" | "A" | "D" | "M" | null; old?: string | null; new?: string | null; diff?: string | null; truncated?: boolean };
 
 /** The reply to `file_read`. `size` in bytes. A text has `text`, `lines` and `language`; with `truncated`, `text` is its beginning. An image has `media_type`; `blob_get` of `blob_id` returns its bytes. */

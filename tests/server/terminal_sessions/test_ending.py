@@ -104,7 +104,7 @@ async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_t
 ) -> None:
     session, processed, reading = Session(rig), Reports.processed, asyncio.Event()
 
-    async def for_ever(reports: Reports, text: str) -> None:
+    async def for_ever(reports: Reports, *until: object) -> None:
         reading.set()
         await asyncio.Event().wait()
 

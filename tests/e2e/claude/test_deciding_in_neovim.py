@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-from tests.rigs.messages_stub import edit, read, text, write
+from tests.rigs.messages_stub import HOLD, edit, read, text, write
 
 from .workstation import Workstation
 
@@ -55,6 +55,33 @@ def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
     assert poem.read_bytes() == b"one\nzwei\nthree\n"
     assert "user modified your proposed changes" in rig.model.requests[-1].told
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
+
+
+@pytest.mark.thorough
+def test_a_proposal_opens_once_the_dialog_has_replaced_a_prompt_that_is_being_typed(rig: Workstation) -> None:
+    """The dialog does not show the change, and Enter, meant for the prompt, would accept it."""
+    poem = rig.file("poem.txt", POEM)
+    command = f"{{ '{programs.claude()}', '--permission-mode', 'default' }}"
+    neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = {command}, size = 60 }} }}")
+    rig.model.will_say(read(poem), [HOLD, edit(poem, "two", "TWO")], text("It is done."))
+    neovim.command("DrawbridgeClaude")
+    neovim.pane.wait_for("❯", "⧉")
+    neovim.pane.type("Shout the second line.")
+    neovim.pane.wait_for("Shout the second line")
+    neovim.pane.press("Enter")
+    rig.model.wait_for_request(2)
+    neovim.pane.type("Then whisper")
+    neovim.pane.wait_for("Then whisper")
+
+    rig.model.go_on()
+    neovim.wait_for_proposal()
+
+    neovim.pane.wait_for("two", "TWO")
+    assert poem.read_text() == POEM
+    neovim.command("w")
+    neovim.pane.wait_for("It is done")
+    assert poem.read_text() == POEM.replace("two", "TWO")
+    neovim.pane.wait_for("Then whisper")
 
 
 @pytest.mark.thorough

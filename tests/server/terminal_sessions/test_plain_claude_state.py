@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.rigs.messages_stub import text, write
+from tests.rigs import claude_rig
+from tests.rigs.messages_stub import HOLD, text, write
 from tests.server.processes import Server
 
 from .rig import Message, Phone, ServedWorkstation, following
@@ -45,3 +49,25 @@ async def test_lines_that_it_has_changed_are_counted(rig: ServedWorkstation, ser
         await phone.client.receive("update", "run_finished")
         answer = await phone.client.ask("sessions", {}, phone.project)
         assert [one["added"] for one in answer["data"]["sessions"] if one.get("added")] == [2]
+
+
+async def test_a_terminal_with_another_configuration_directory_than_the_server_shows_its_conversation(
+    rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two accounts of one person. The end of a turn that Esc ends is in the conversation's file only."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "second"))
+    claude_rig.prepare_home(rig.project)
+    rig.model.will_say(text("It rhymes."), [HOLD, text("Too late.")])
+    async with following(server) as phone:
+        claude = rig.plain_claude()
+        await phone.session()
+        claude.prompt("Does it rhyme?")
+        await phone.client.receive("update", "run_finished", outcome="completed")
+        records = (await phone.client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
+        assert "It rhymes." in json.dumps([record["message"] for record in records if record["direction"] == "claude"])
+        claude.prompt("Are you sure?")
+        await asyncio.to_thread(rig.model.wait_for_request, 2)
+        claude.pane.press("Escape")
+        await phone.client.receive("update", "run_finished", outcome="interrupted")
+        await phone.state("finished")
+        rig.model.go_on()

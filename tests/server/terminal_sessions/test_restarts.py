@@ -17,6 +17,7 @@ import pytest
 from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.terminal_sessions import carried as desk_carried
+from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -190,6 +191,50 @@ async def test_who_does_not_come_again_has_no_question_any_more(
             await until(lambda: later.questions, "the question")
             await later.answers(later.questions[0])
             assert await late.receive() == {"decision": {"behavior": "allow"}}
+
+
+@pytest.mark.parametrize("dies", ["while no server runs", "before the hook comes again"])
+async def test_a_question_survives_the_end_of_another_terminal_with_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    second = await asyncio.create_subprocess_exec("sleep", "60")
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        first, session.pid = session.pid, second.pid
+        await session.reports("SessionStart", source="resume")
+    session.pid = first
+    if dies == "while no server runs":
+        second.kill()
+        await second.wait()
+    async with socket_rig(tmp_path) as later:
+        found = later.server.core.terminal_sessions.find(session.project)
+        assert found
+        if dies == "before the hook comes again":
+            second.kill()
+            await second.wait()
+            await until(lambda: second.pid not in [one.pid for one in found.processes.all], "its end")
+        assert await open_in(later, session) == [question["approval_id"]]
+        async with Line.open() as hook:
+            await comes_again(later, session, hook)
+            await later.answers(question)
+            assert await hook.receive() == {"decision": {"behavior": "allow"}}
+        assert later.questions == []
+
+
+@HOW
+async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: str) -> None:
+    """``/clear`` begins another one in the same process. ``/resume`` opens the first one again."""
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        await session.reports("SessionEnd", reason="clear")
+    async with first_server(tmp_path, how) as rig:
+        assert (await rig.info(session))["desk"]["state"] == "ended"
+        assert not rig.server.core.terminal_sessions.open_in_terminal(session.id)
+        await session.at(rig).reports("SessionStart", source="resume")
+        assert (await rig.info(session))["desk"]["state"] == "finished"
+    async with socket_rig(tmp_path) as rig:
+        assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from drawbridge.server.terminal_sessions import process_file
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
-from drawbridge.server.terminal_sessions.transcript_file import moved_to
 from tests.waiting import until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
@@ -301,16 +302,54 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
     assert not open_in_terminal(session.id)
 
 
+# What only the CLI's file about its process shows.
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("looks_often")
+async def test_a_run_whose_prompt_was_taken_back_is_over(rig: SocketRig) -> None:
+    """Esc before the first words of the answer: no hook and no line of the conversation's file tells of it."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(prompt("Go"))
+    describes(session, status="idle", statusUpdatedAt=time.time() * 1000)
+    await until(lambda: ends(rig) == [(session.turn, "interrupted")], "the end of the run")
+    assert await state(rig, session) == "finished"
+
+
+@pytest.mark.usefixtures("looks_often")
+@pytest.mark.parametrize(
+    ("status", "age", "id"), [("busy", 0, None), ("waiting", 0, None), ("idle", 60, None), ("idle", 0, "another")]
+)
+async def test_a_run_goes_on_while_the_agent_works(rig: SocketRig, status: str, age: int, id: str | None) -> None:
+    """Also if it was idle before its prompt, or is idle in another conversation."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(prompt("Go"))
+    describes(session, sessionId=id or session.id, status=status, statusUpdatedAt=(time.time() - age) * 1000)
+    looks = asyncio.get_running_loop().time() + 0.5
+    await until(lambda: asyncio.get_running_loop().time() > looks, "some looks")
+    assert await state(rig, session) == "working"
+
+
 # Background sessions.
 
 
-def parks(session: Session, job: str | None, **more: Message) -> None:
-    """As the CLI does when the person presses the left arrow."""
+def describes(session: Session, **facts: object) -> None:
+    """As the CLI describes its process in a file."""
     sessions = session.transcript.parent.parent.parent / "sessions"
     sessions.mkdir(parents=True, exist_ok=True)
-    (sessions / f"{session.pid}.json").write_text(
-        json.dumps({"pid": session.pid, "sessionId": session.id, "parkedJobId": job, **more})
-    )
+    (sessions / f"{session.pid}.json").write_text(json.dumps({"pid": session.pid, "sessionId": session.id, **facts}))
+
+
+def parks(session: Session, job: object) -> None:
+    """As the CLI does when the person presses the left arrow."""
+    describes(session, parkedJobId=job)
 
 
 async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,14 +487,14 @@ def test_the_processes_file_is_read_with_care(tmp_path: Path) -> None:
     transcript = tmp_path / "projects" / "-ws" / "x.jsonl"
     sessions = tmp_path / "sessions"
     sessions.mkdir()
-    assert moved_to(str(transcript), "x", 5) is None
+    assert process_file.read(str(transcript), 5).moved_to("x") is None
     (sessions / "5.json").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_text('{"sessionId": "x", "parkedJobId": "0123abcd"}')
-    assert moved_to(str(transcript), "x", 5) is None
+    assert process_file.read(str(transcript), 5).moved_to("x") is None
     (sessions / "5.json").unlink()
     (sessions / "5.json").write_text('{"sessionId": "another", "parkedJobId": "0123abcd"}')
-    assert moved_to(str(transcript), "x", 5) is None
+    assert process_file.read(str(transcript), 5).moved_to("x") is None
     os.mkfifo(sessions / "6.json")
-    assert moved_to(str(transcript), "x", 6) is None
+    assert process_file.read(str(transcript), 6).moved_to("x") is None
     (sessions / "7.json").write_text('{"sessionId": "x", "parkedJobId": "0123abcd"}')
-    assert moved_to(str(transcript), "x", 7) == "0123abcd"
+    assert process_file.read(str(transcript), 7).moved_to("x") == "0123abcd"

@@ -215,6 +215,35 @@ async def test_what_a_second_terminal_has_left_running_ends_with_it(
         await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
 
 
+async def test_what_the_first_terminal_has_left_running_outlives_the_second(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[{"id": "a1", "type": "subagent", "status": "running"}])
+    with another_process() as second:
+        session.pid, session.turn = second.pid, str(uuid.uuid4())
+        await session.reports("SessionStart", source="resume")
+        await session.reports("UserPromptSubmit", prompt="More")
+        await session.reports("SessionEnd")
+        second.kill()
+    desk = (await rig.info(session))["desk"]
+    assert (desk["state"], desk["background_tasks"]) == ("working", 1)
+
+
+async def test_a_dialog_of_the_first_terminal_is_shown_after_the_end_of_the_second(rig: SocketRig) -> None:
+    """Enter, typed with a prompt, would answer it."""
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Notification", notification_type="permission_prompt")
+    with another_process() as second:
+        session.pid, session.turn = second.pid, str(uuid.uuid4())
+        await session.reports("SessionStart", source="resume")
+        await session.reports("UserPromptSubmit", prompt="More")
+        await session.reports("SessionEnd")
+        second.kill()
+    desk = (await rig.info(session))["desk"]
+    assert (desk["state"], desk["in_terminal"]) == ("waiting", True)
+
+
 async def test_a_hook_with_the_id_of_another_question_gets_no_answer(rig: SocketRig) -> None:
     session = Session(rig)
     async with Line.open() as first, Line.open() as second:

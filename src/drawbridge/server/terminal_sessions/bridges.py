@@ -180,7 +180,7 @@ class Bridges:
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return self._join(session, approval, shown)
-                for approval in session.outcomes:  # answered in the meantime
+                for approval in session.activities.decided:  # answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None

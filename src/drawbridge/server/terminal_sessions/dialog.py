@@ -80,9 +80,6 @@ class TerminalOnly:
         """Only these subagents still run."""
         self._asked = [approval for approval in self._asked if approval.request.agent_id in agents]
 
-    def clear(self) -> None:
-        self._asked, self._noticed = [], False
-
 
 class Overruled(Struct, frozen=True):
     """``reason`` is for people."""
@@ -111,10 +108,6 @@ class Outcomes:
             same_agent = former.request.agent_id == approval.request.agent_id
             if same_agent and same_call(former.request, approval.request.tool_name, given, as_run=True):
                 del self._given[id]
-
-    def clear(self) -> None:
-        """No hook will report about any of them any more."""
-        self._given.clear()
 
     def main_stopped(self) -> None:
         """The main agent's turn is over: nothing more will be seen of what it has asked."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.sessions.processes import is_same_process, started_at
-from drawbridge.server.terminal_sessions.prompts import Sent
+from drawbridge.server.terminal_sessions.facts import Facts, ProcessFacts
 
 
 class Process(Struct, frozen=True):
@@ -23,26 +23,6 @@ class Process(Struct, frozen=True):
     background: bool = False
 
 
-class ProcessFacts(Struct):
-    """What an agent's process has reported about itself. ``pid``: None if no process is known."""
-
-    pid: int | None = None
-    began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): the number may be another program's later."""
-    transcript: str = ""
-    permission_mode: str | None = None
-    background: bool = False
-    config: str = ""
-
-
-class Facts(ProcessFacts):
-    """The state of a session that is stored for a restart, beside its metadata. Its own fields are about the process that has
-    reported last; ``others``: the other processes that have the conversation open."""
-
-    sent: Sent | None = None
-    others: tuple[ProcessFacts, ...] = ()
-
-
 class Processes:
     """One of them may be without an id: no process is known."""
 
@@ -51,7 +31,7 @@ class Processes:
         """The one that has reported last."""
         self._others = list(facts.others)
         """The other ones, the latest last."""
-        self._running = {one.pid: _running(one.pid, one.began) for one in self.all if one.pid is not None}
+        self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
         """By their ids; None: another program has the id now, or had it when the server was started. Unlike ``began``, it does
         not depend on the clock, which may be set while the server runs."""
 
@@ -72,6 +52,11 @@ class Processes:
         return self._is_alive(self.latest.pid)
 
     @property
+    def only(self) -> int | None:
+        """The process that has the conversation open; None if there are several, or it is not known."""
+        return None if self._others else self.latest.pid
+
+    @property
     def has_others(self) -> bool:
         return bool(self._others)
 
@@ -79,23 +64,28 @@ class Processes:
         """Those that are alive, except for ``pid``."""
         return [one.pid for one in self.alive if one.pid is not None and one.pid != pid]
 
-    def facts(self, sent: Sent | None) -> Facts:
-        return Facts(**msgspec.structs.asdict(self.latest), sent=sent, others=tuple(self._others))
+    @property
+    def facts(self) -> Facts:
+        return Facts(**msgspec.structs.asdict(self.latest), others=tuple(self._others))
 
     def _is_alive(self, pid: int | None) -> bool:
         running = self._running.get(pid) if pid is not None else None
         return pid is not None and running is not None and process_alive(pid) and running.is_running()
 
-    # Each of these returns whether something has changed.
+    def needs_mode(self, pid: int) -> bool:
+        """Whether this process is known, and its mode is not."""
+        return any(one.pid == pid and one.permission_mode is None for one in self.all)
 
-    def reports(self, process: Process, path: str, *, is_ended: bool) -> bool:
+    # Each of the next ones returns whether something has changed.
+
+    def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
         """A hook of this process has reported, with the path of the conversation's file. ``is_ended``: the one before it has
         closed the conversation."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
         if known is None or (process_alive(process.pid) and not self._is_alive(process.pid)):  # its id is another's now
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
-            self._running[process.pid] = _running(process.pid)
+            self._running[process.pid] = _process(process.pid)
         now = (path, process.config, process.background)
         is_new = known is not former or now != (known.transcript, known.config, known.background)
         known.transcript, known.config, known.background = now
@@ -122,13 +112,11 @@ class Processes:
         changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
         return any(changed)
 
-    def needs_mode(self, pid: int) -> bool:
-        """Whether this process is known, and its mode is not."""
-        return any(one.pid == pid and one.permission_mode is None for one in self.all)
+    # When processes leave:
 
     def remove(self, pid: int) -> None:
-        """It has closed the conversation; others that are alive have it open."""
-        *self._others, self.latest = [one for one in self.alive if one.pid != pid]
+        """It has closed the conversation; others have it open."""
+        *self._others, self.latest = [one for one in self.alive if one.pid != pid] or [self.latest]
         self._running.pop(pid, None)
 
     def only_alive(self) -> None:
@@ -139,7 +127,7 @@ class Processes:
         self._others.clear()
 
 
-def _running(pid: int, began: float | None = None) -> psutil.Process | None:
+def _process(pid: int, began: float | None = None) -> psutil.Process | None:
     """``began``: when it was started, if that is known; None if it is gone."""
     try:
         return psutil.Process(pid) if is_same_process(pid, began) else None

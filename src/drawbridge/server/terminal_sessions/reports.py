@@ -14,9 +14,11 @@ from typing import Final
 from drawbridge.agents.claude import start_mode, transcript
 from drawbridge.agents.claude.sessions import title_of
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.terminal_sessions import process_file
+from drawbridge.server.terminal_sessions.process_file import ProcessFile
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.session import TerminalSession
-from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked, moved_to
+from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -56,6 +58,8 @@ class Reports:
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
+        self._process = ProcessFile()
+        """What the CLI's file about its process contained at the last look."""
         self._path = ""
         """The path of the file, as it was reported."""
         self._seen = False
@@ -85,7 +89,7 @@ class Reports:
     def set_process(self, process: Process, path: str) -> None:
         """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
         agent goes to a worktree (2.1.329): what was not read yet is read from there."""
-        if self.session.processes.reports(process, path, is_ended=self.session.ended):
+        if self.session.processes.reported(process, path, is_ended=self.session.ended):
             if self._file is None:  # else only once the read that is in progress has ended
                 self._open_file()
             self.session.save()
@@ -132,15 +136,16 @@ class Reports:
 
     async def _follow(self) -> None:
         while True:
-            seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
+            interval = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
             try:
-                async with asyncio.timeout(None if self.session.ended else seconds):
-                    call, is_recorded, seconds = await self._calls.get()
+                async with asyncio.timeout(None if self.session.ended else interval):
+                    call, is_recorded, patience = await self._calls.get()
             except TimeoutError:
-                call, is_recorded, seconds = self._look, _now, 0.0
+                call, is_recorded, patience = self._look, _now, 0.0
+                self._process = await self._read_process()
             self._call = call
             try:
-                await self._read_until(is_recorded, seconds)
+                await self._read_until(is_recorded, patience)
             except Exception:
                 logger.exception("%s: internal error", self.session.id)
             self._do(call)
@@ -163,12 +168,20 @@ class Reports:
         if gone:
             session.save()
             return
-        session.tick()
-        if self._file is not None and not session.in_background and session.resting:
-            self._look_for_successor(session.pid)
+        session.tick(self._process.idle_since(session.data.memory.session_id))
+        if not session.in_background and session.resting:
+            self._look_for_successor()
 
-    def _look_for_successor(self, pid: int) -> None:
-        job = moved_to(self.session.processes.latest.transcript, self.session.data.memory.session_id, pid)
+    async def _read_process(self) -> ProcessFile:
+        """The CLI's file about the process that works, or else about the one that has reported last."""
+        turn, latest = self.session.turn, self.session.pid
+        pid = latest if turn is None or turn.process is None else turn.process
+        if pid is None or self._file is None or self.session.approvals:
+            return ProcessFile()
+        return await asyncio.to_thread(process_file.read, self._file.path, pid)
+
+    def _look_for_successor(self) -> None:
+        job = self._process.moved_to(self.session.data.memory.session_id)
         former, looks = self._moved
         if job is None or (job == former and looks > LOOKS):
             return
@@ -189,9 +202,9 @@ class Reports:
     async def _read(self) -> None:
         await self.session.look_back()
         more = self._file is not None
-        if more and not self.session.memory.title:
+        if self._file is not None and not self.session.memory.title:
             # Of a long conversation only the end is read.
-            title = await asyncio.to_thread(title_of, Path(self.session.processes.latest.transcript))
+            title = await asyncio.to_thread(title_of, Path(self._file.path))
             self.session.learn_title(title or "")
         while True:
             if self._path != self.session.processes.latest.transcript:

@@ -52,11 +52,13 @@ from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.activities import Activities, Activity
 from drawbridge.server.terminal_sessions.carried import Carried, age_of_run, carried, finished_runs
-from drawbridge.server.terminal_sessions.dialog import Latest, Outcomes, Overruled, TerminalOnly
+from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
+from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
-from drawbridge.server.terminal_sessions.processes import Facts, Processes
+from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
     HAS_ENDED,
     MAYBE_TYPED,
@@ -67,7 +69,7 @@ from drawbridge.server.terminal_sessions.prompts import (
     typeable,
 )
 from drawbridge.server.terminal_sessions.shared_comments import Left
-from drawbridge.server.terminal_sessions.turn import Background, Turn
+from drawbridge.server.terminal_sessions.turn import Turn
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -95,6 +97,10 @@ HOLD_AGAIN_SECONDS = 5.0
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
 
+IDLE_SECONDS = 3.0
+"""Seconds for which the agent waits for a prompt before its run is over without a report: what its hooks and its file have to
+report about the end comes sooner."""
+
 SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
 
@@ -120,12 +126,11 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self._reporting: int | None = None
         """The process whose hook has reported last."""
-        self.ended = False
-        self.continued_in: str | None = None
+        self.ended = facts.ended
+        self.continued_in = facts.continued_in
         """The session that continues this one, which the person has moved to the background."""
         self.turn: Turn | None = None
-        self.background = Background()
-        self.terminal_only = TerminalOnly()
+        self.activities = Activities(read_file)
         self.last_text = ""
         """The agent's latest text."""
         self.directory = directory
@@ -146,7 +151,6 @@ class TerminalSession(Session):
         self._calls: Latest[str, transcript.Call] = Latest()
         self._about: AgentReports | None = None
         """What the agent reports about itself in its conversation's file, once that is read."""
-        self.outcomes = Outcomes(read_file)
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
@@ -161,9 +165,9 @@ class TerminalSession(Session):
         """What the agent does, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
-        if self.approvals or self.terminal_only:
+        if self.approvals or self.activities.asks_in_terminal:
             return "waiting"
-        return "finished" if self.turn is None and not self.background else "working"
+        return "finished" if self.turn is None and not self.activities.running else "working"
 
     @property
     def pid(self) -> int | None:
@@ -213,8 +217,8 @@ class TerminalSession(Session):
                 permission_mode=mode,
                 asks=mode not in ASKS_NOTHING,
                 prompts=self.prompts.possible,
-                in_terminal=bool(self.terminal_only) and not self.ended,
-                background_tasks=len(self.background) if self.resting and not self.ended else 0,
+                in_terminal=self.activities.asks_in_terminal and not self.ended,
+                background_tasks=self.activities.running if self.resting and not self.ended else 0,
                 background=self.in_background,
                 continued_in=self.continued_in,
             ),
@@ -295,7 +299,7 @@ class TerminalSession(Session):
             held.cancel()
         if asked_by is None or approval.decision is None:
             return
-        self.outcomes.add(approval, approval.decision)
+        self.activities.of(asked_by.pid).outcomes.add(approval, approval.decision)
         self._is_unattended = False
         self._decided_at = time.monotonic()
         if isinstance(asked_by, ExpectedSurface):
@@ -327,11 +331,11 @@ class TerminalSession(Session):
             # What the conversation's file says is about the process before it.
             self.save()
         self._set_mode(self._reporting, event.permission_mode)
-        agent = event.agent_id
+        agent, activity = event.agent_id, self._activity
         if handed is None and event.hook_event_name in HANDS_OVER:
             self.handover.settle()
         if event.hook_event_name not in ("SessionEnd", "Notification"):
-            self.ended, self.continued_in = False, None
+            self._goes_on()
         if event.hook_event_name == "SessionStart":
             self._is_copy = event.source == hook_events.COPIED
         match event.hook_event_name:
@@ -349,7 +353,7 @@ class TerminalSession(Session):
                 if approval := self.reconnect(surface):
                     return approval
                 self._works(event)
-                self.terminal_only.continued(agent)
+                activity.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
             case "PreToolUse":
                 known = self.turn is not None
@@ -362,10 +366,10 @@ class TerminalSession(Session):
             case "Notification" if event.notification_type in hook_events.ASKS_IN_TERMINAL:
                 self._asks_in_terminal()
             case "SubagentStop" if agent is not None:
-                self.background.ended(agent)
-                self.terminal_only.continued(agent)
+                activity.background.ended(agent)
+                activity.terminal_only.continued(agent)
             case "Stop" if handed is not None:
-                self.background.set(event.tasks)
+                activity.background.set(event.tasks)
                 self._continue_with(handed)
             case "Stop":
                 self._stopped(event)
@@ -376,47 +380,74 @@ class TerminalSession(Session):
         self._changed()
         return None
 
-    def leave(self, pid: int | None) -> None:
-        """A process has ended, or has closed the conversation; another terminal may have it open."""
+    @property
+    def _activity(self) -> Activity:
+        """Of the process whose hook is reporting."""
+        return self.activities.of(self._reporting)
+
+    def _goes_on(self) -> None:
+        """A process has the conversation open."""
+        if self.ended:
+            self.ended, self.continued_in = False, None
+            self.save()
+
+    def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
+        """A process has ended, or has closed the conversation; another terminal may have it open. ``outcome``, ``quiet``: of
+        its run, as in ``_finish``."""
         self._reporting = pid
         if pid is None or not self.processes.beside(pid):
             self.end()
             return
         self.processes.remove(pid)
         for approval in self.approvals:
-            if self.approvals.surfaces(approval)[0].pid == pid:
+            surface = self.approvals.surfaces(approval)[0]
+            if surface.pid == pid and not isinstance(
+                surface, ExpectedSurface
+            ):  # which process has asked that is not known
                 self.withdraw(approval, ENDED)
+        self.activities.ended(pid)
         if self.turn is not None and self.turn.process == pid:
-            self._nothing_runs()
-            self._finish("interrupted")
+            self._finish(outcome, quiet=quiet)
         self._changed()
 
     def end(self) -> None:
         """The agent's program has ended."""
-        self.processes.only_latest()
-        self.handover.end()
-        self._over("interrupted")
-        self.ended = True
-        self._changed()
+        self._end("interrupted")
 
     def move(self, continued_in: str | None) -> None:
         """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
         if self.processes.beside(self.pid):  # another terminal has it open
-            self.leave(self.pid)
+            self.leave(self.pid, "completed", quiet=True)
         elif not self.ended:
-            self.handover.end()
-            self._over("completed", quiet=True)
-            self.ended, self.continued_in = True, continued_in
-            self._changed()
+            self._end("completed", quiet=True, continued_in=continued_in)
 
-    def tick(self) -> None:
-        """A run whose agent has stopped is over when nothing in the background needs to be waited for."""
-        if self.background.over and self.turn is not None and self.turn.resting is not None:
-            self._finish("completed")
-            self.background.set({})
-            self._changed()
-        elif self.turn is None and self.background and self.background.over:
-            self.background.set({})
+    def _end(self, outcome: messages.Outcome, *, quiet: bool = False, continued_in: str | None = None) -> None:
+        """No process has the conversation open."""
+        self.processes.only_latest()
+        self.handover.end()
+        self._over(outcome, quiet=quiet)
+        self.ended, self.continued_in = True, continued_in
+        self.save()
+        self._changed()
+
+    def tick(self, idle_since: float | None = None) -> None:
+        """A run is over when its agent has stopped, and nothing in the background needs to be waited for. Or the agent has been
+        waiting for a prompt since ``idle_since`` (seconds since 1970), although no hook has reported that it has stopped: the
+        person has taken the prompt back.
+        """
+        if self.turn is None:
+            for activity in self.activities:
+                if activity.background and activity.background.over:
+                    activity.background.set({})
+                    self._changed()
+        elif self.turn.resting is not None:
+            background = self.activities.of(self.turn.process).background
+            if background.over:
+                self._finish("completed")
+                background.set({})
+                self._changed()
+        elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
+            self._finish("interrupted")
             self._changed()
 
     def expect_run(self, run: str) -> None:
@@ -435,7 +466,7 @@ class TerminalSession(Session):
     def _works(self, event: hook_events.HookEvent) -> None:
         """The main agent or one of its subagents, which may outlive the turn that began it."""
         if event.agent_id is not None:
-            self.background.subagent(event.agent_id, event.agent_type)
+            self._activity.background.subagent(event.agent_id, event.agent_type)
         elif not self._is_past(event.prompt_id):
             self._begin(event.prompt_id)
 
@@ -465,8 +496,8 @@ class TerminalSession(Session):
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
         """The main agent has stopped; its turn is over unless it has left something running in the background."""
-        self.background.set(event.tasks)
-        self.terminal_only.only(event.tasks)
+        self._activity.background.set(event.tasks)
+        self._activity.terminal_only.only(event.tasks)
         if self._is_past(event.prompt_id):
             return
         if self.turn is None or not event.tasks:
@@ -501,28 +532,22 @@ class TerminalSession(Session):
                 continue  # which of them has asked is known when its hook reports again
             if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
-        self.terminal_only.continued(None)
-        self.outcomes.main_stopped()
+        self._activity.terminal_only.continued(None)
+        self._activity.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """The agent's process has ended, and with it all that it was running."""
         self.withdraw_all(ENDED)
-        self._nothing_runs()
+        self.activities.clear()
         self._finish(outcome, quiet=quiet)
-
-    def _nothing_runs(self) -> None:
-        """The process that worked has ended: nobody is asked in its terminal, and no hook reports what its calls did."""
-        self.terminal_only.clear()
-        self.background.set({})
-        self.outcomes.clear()
 
     def _asks_in_terminal(self) -> None:
         """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
-        known = self.approvals or self.terminal_only.has_question
+        known = self.approvals or self._activity.terminal_only.has_question
         if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
             return
-        self.terminal_only.noticed()
-        for overruled in self.outcomes.not_delivered(NOT_DELIVERED):
+        self._activity.terminal_only.noticed()
+        for overruled in self._activity.outcomes.not_delivered(NOT_DELIVERED):
             self._record_overruled(overruled)
 
     def _ask(self, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval:
@@ -545,7 +570,7 @@ class TerminalSession(Session):
         approval = PendingApproval.new(question, self.turn.id if self.turn else "", now(), surface.known_as)
         if surface.known_as:
             self._known[surface.known_as] = approval
-        self.outcomes.asked_again(approval)
+        self.activities.of(surface.pid).outcomes.asked_again(approval)
         offered = not surface.in_editor and (not _is_hidden(question.asked_by) or self._can_be_answered())
         self.approvals.request(approval, self.data.agent, surface, offered=offered)
         self._hold(approval)
@@ -576,16 +601,18 @@ class TerminalSession(Session):
 
     def _hand_over(self, approval: PendingApproval) -> None:
         """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
-        self.terminal_only.handed_over(approval)
+        self.activities.of(self.approvals.surfaces(approval)[0].pid).terminal_only.handed_over(approval)
         self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
     def save(self) -> None:
         """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
         try:
-            write_private(
-                str(self.directory / "desk.json"), msgspec.json.encode(self.processes.facts(self.prompts.sent))
+            is_closed = self.ended and self.pid is not None  # what has no process begins anew with its next report
+            facts = msgspec.structs.replace(
+                self.processes.facts, sent=self.prompts.sent, ended=is_closed, continued_in=self.continued_in
             )
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -598,11 +625,10 @@ class TerminalSession(Session):
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
-        # What was active is taken for that of the process that has reported last.
-        goes_on = self.processes.latest_is_alive
-        if self.pid is None or goes_on:
+        is_open = not self.ended and (self.pid is None or self.processes.alive)
+        if is_open:
             open_before = carried(self.history, self.memory.approvals)
-        if goes_on:
+        if is_open and self.processes.latest_is_alive:
             continues = next(reversed(self.memory.unfinished), None)
         self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
@@ -612,7 +638,7 @@ class TerminalSession(Session):
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
-        self.ended = not (self.approvals if self.pid is None else self.processes.alive)
+        self.ended = not is_open or (self.pid is None and not self.approvals)
         if self.turn is not None:
             self.reviewed.continue_run(self.id, self.turn.id)
         self.handover.load()
@@ -620,9 +646,9 @@ class TerminalSession(Session):
             self.handover.end()
 
     def _resume(self, run: str) -> None:
-        """The turn that was active goes on: that of the process that has reported last."""
+        """The turn that was active goes on."""
         self.turn = Turn(run, age=age_of_run(self.history, run))
-        self.turn.process = self.pid
+        self.turn.process = self.processes.only
 
     def restore(self, carried: Carried) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
@@ -637,7 +663,7 @@ class TerminalSession(Session):
                 if approval.request.run_id:
                     self._resume(approval.request.run_id)
                 if approval.request.agent_id is not None:
-                    self.background.subagent(approval.request.agent_id)
+                    self.activities.of(self.processes.only).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
@@ -660,13 +686,13 @@ class TerminalSession(Session):
         approval = self._known.get(surface.known_as)
         if approval is None:
             return None
-        self.ended = False
+        self._goes_on()
         self._undelivered.pop(approval.id, None)
         given, by = approval.decision, approval.decided_by
         if self.approvals.replace(approval, surface):
             pass
         elif approval.state is State.DECIDED and given is not None and by is not None:
-            self.outcomes.add(approval, given)
+            self.activities.of(surface.pid).outcomes.add(approval, given)
             surface.decided(approval, given, by)
         else:
             surface.closed()
@@ -712,8 +738,7 @@ class TerminalSession(Session):
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
                 self.withdraw(approval, ELSEWHERE)
-        self.terminal_only.called(tool, given, agent_id, as_run=as_run)
-        for overruled in self.outcomes.called(tool, given, fate, agent_id, as_run=as_run):
+        for overruled in self.activities.called(tool, given, fate, agent_id, as_run=as_run):
             self._record_overruled(overruled)
 
     def _record_overruled(self, overruled: Overruled) -> None:
@@ -805,7 +830,7 @@ class TerminalSession(Session):
     def _publish_about(self) -> None:
         """What the agent reports about itself in its file, and its tasks according to the hooks."""
         state = self._agent_state if self._about is None else self._about.state
-        self._report_state(msgspec.structs.replace(state, tasks=() if self.ended else self.background.shown))
+        self._report_state(msgspec.structs.replace(state, tasks=() if self.ended else self.activities.shown))
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):

@@ -31,7 +31,8 @@ from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.directories import Directories
-from drawbridge.server.terminal_sessions.processes import Facts, Process
+from drawbridge.server.terminal_sessions.facts import Facts
+from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.reports import Reports
 from drawbridge.server.terminal_sessions.session import TerminalSession

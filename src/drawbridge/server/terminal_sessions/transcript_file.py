@@ -1,7 +1,4 @@
-"""Claude Code's files about a session: its conversation, read as it grows, and whether a person has moved it to the background.
-
-Only the files that Claude Code itself keeps for that session are read.
-"""
+"""Claude Code's file of a conversation, read as it grows. Only the one that Claude Code keeps for the session is read."""
 
 from __future__ import annotations
 
@@ -10,9 +7,6 @@ import re
 import stat
 from pathlib import Path
 from typing import Final
-
-import msgspec
-from msgspec import Struct
 
 from drawbridge.agents.claude.sessions import ID
 
@@ -26,11 +20,6 @@ PORTION: Final = 1024 * 1024
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """The maximum length of a line in bytes; longer ones, mostly pictures, are skipped."""
-
-PROCESS_BYTES: Final = 64 * 1024
-"""The maximum that is read of the CLI's file about its process."""
-
-JOB: Final = re.compile(r"[0-9a-f]{8}")
 
 
 class NotItsFile(Exception):
@@ -60,7 +49,7 @@ class TranscriptFile:
 
     def __init__(self, path: str, after: str = "") -> None:
         """``after``: a text in the line that was read last (its uuid), if any was."""
-        self._path = path
+        self.path = path
         self._after = after.encode()
         self._offset: int | None = None
         self._rest = b""
@@ -69,13 +58,13 @@ class TranscriptFile:
     def read(self) -> tuple[list[bytes], bool]:
         """New lines, and whether there are more. Reads the disk: not from the event loop's thread. Raises ``OSError``."""
         try:
-            file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return [], False
         try:
             found = os.fstat(file)
             if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-                raise PermissionError(f"{self._path} does not belong to this user")
+                raise PermissionError(f"{self.path} does not belong to this user")
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)
             if found.st_size < self._offset:  # another file has the name now
@@ -110,31 +99,3 @@ class TranscriptFile:
             return 0
         begin = size - BEGIN_BYTES
         return begin + os.pread(file, BEGIN_BYTES, begin).find(b"\n") + 1
-
-
-class _Process(Struct, rename={"session_id": "sessionId", "job": "parkedJobId"}):
-    session_id: str = ""
-    job: str | None = None
-
-
-def moved_to(transcript: str, session_id: str, pid: int) -> str | None:
-    """The first characters of the id of the background session that continues this one; None if nobody has moved it to the
-    background (the left arrow in ``claude``). ``transcript``: its checked file.
-
-    The CLI copies the conversation into a background session with an id and a process of its own; the former process stays
-    and only shows the list of agents, and no hook reports it. Its file about its process does, which is undocumented
-    (2.1.329): a file of another form means that the conversation was not moved.
-    """
-    path = Path(transcript).parent.parent.parent / "sessions" / f"{pid}.json"
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        process = msgspec.json.decode(os.read(file, PROCESS_BYTES), type=_Process)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    finally:
-        os.close(file)
-    moved = process.session_id == session_id and process.job is not None and JOB.fullmatch(process.job)
-    return process.job if moved else None

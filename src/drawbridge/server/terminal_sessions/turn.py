@@ -45,6 +45,11 @@ class Turn:
         """The agent's process that works on it, if it is known."""
         self._also: set[str] = set()
 
+    @property
+    def age(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.began
+
     def has(self, id: str) -> bool:
         return id == self.id or id in self._also
 
@@ -55,7 +60,7 @@ class Turn:
 
 
 class Background:
-    """The tasks that are running, according to the hooks."""
+    """The tasks of a process that are running, according to its hooks."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}

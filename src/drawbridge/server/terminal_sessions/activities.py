@@ -1,0 +1,79 @@
+"""What the processes of a terminal session do beside the current turn, each for itself: what they have left running in the
+background, what they ask in their terminals, and the decisions of clients whose outcome has not been seen yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Raw
+
+from drawbridge.agents import base
+from drawbridge.agents.claude.transcript import Fate
+from drawbridge.agents.proposals import Reader
+from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.terminal_sessions.dialog import Outcomes, Overruled, TerminalOnly
+from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
+
+
+class Activity:
+    """Of one process."""
+
+    def __init__(self, read: Reader) -> None:
+        self.background = Background()
+        self.terminal_only = TerminalOnly()
+        self.outcomes = Outcomes(read)
+
+
+class Activities:
+    """``read``: how a file is read."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._of: dict[int | None, Activity] = {}
+
+    def __iter__(self) -> Iterator[Activity]:
+        return iter(list(self._of.values()))
+
+    def of(self, pid: int | None) -> Activity:
+        """``pid``: of the process; None if it is not known."""
+        if pid not in self._of:
+            self._of[pid] = Activity(self._read)
+        return self._of[pid]
+
+    @property
+    def asks_in_terminal(self) -> bool:
+        """Whether one of them asks something that only its own dialog can answer."""
+        return any(one.terminal_only for one in self)
+
+    @property
+    def running(self) -> int:
+        """The number of background tasks."""
+        return sum(len(one.background) for one in self)
+
+    @property
+    def shown(self) -> tuple[base.Task, ...]:
+        """The background tasks as clients see them."""
+        return tuple(task for one in self for task in one.background.shown)[:MOST_TASKS]
+
+    @property
+    def decided(self) -> list[PendingApproval]:
+        """Approvals that clients have decided; what the agent did is not known yet."""
+        return [approval for one in self for approval in one.outcomes]
+
+    def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
+        """A call of one of them was seen to end, as ``Outcomes.called``. The conversation's file does not tell of which."""
+        overruled = []
+        for one in self:
+            one.terminal_only.called(tool, given, agent_id, as_run=as_run)
+            overruled += one.outcomes.called(tool, given, fate, agent_id, as_run=as_run)
+        return overruled
+
+    def ended(self, pid: int) -> None:
+        """The process has ended, or has closed the conversation: nobody is asked in its terminal, and nothing reports what its
+        calls did."""
+        self._of.pop(pid, None)
+
+    def clear(self) -> None:
+        """All of them have ended."""
+        self._of.clear()

@@ -1,0 +1,30 @@
+"""The state of a terminal session that is stored for a restart, beside its metadata."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from drawbridge.server.terminal_sessions.prompts import Sent
+
+
+class ProcessFacts(Struct):
+    """What an agent's process has reported about itself. ``pid``: None if no process is known."""
+
+    pid: int | None = None
+    began: float | None = None
+    """When the process ``pid`` was started (seconds since 1970): the number may be another program's later."""
+    transcript: str = ""
+    permission_mode: str | None = None
+    background: bool = False
+    config: str = ""
+
+
+class Facts(ProcessFacts):
+    """Its own fields are about the process that has reported last; ``others``: the other processes that have the conversation
+    open. ``ended``: none has, although a process may be alive, with another conversation; ``continued_in``: the session that
+    continues this one."""
+
+    sent: Sent | None = None
+    others: tuple[ProcessFacts, ...] = ()
+    ended: bool = False
+    continued_in: str | None = None

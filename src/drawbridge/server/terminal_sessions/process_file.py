@@ -1,0 +1,62 @@
+"""The CLI's own file about one of its processes, ``<config>/sessions/<pid>.json``. It is undocumented (2.1.329), so a file in
+another form shows nothing.
+
+It shows what no hook reports: that a person has moved the conversation to the background (the left arrow in ``claude``), and
+that the agent waits for a prompt although its turn did not end. Esc before the first words of an answer puts the prompt back
+into the box, and leaves no line in the conversation's file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+SIZE: Final = 64 * 1024
+"""The maximum that is read, in bytes."""
+
+JOB: Final = re.compile(r"[0-9a-f]{8}")
+
+
+class ProcessFile(
+    Struct, rename={"session_id": "sessionId", "job": "parkedJobId", "updated": "statusUpdatedAt"}, frozen=True
+):
+    """``status``: "busy", "waiting" (for an answer), or "idle", since ``updated`` (milliseconds since 1970). It is "busy" until
+    the last Stop hook has ended."""
+
+    session_id: str = ""
+    job: str | None = None
+    status: str = ""
+    updated: float = 0.0
+
+    def moved_to(self, session_id: str) -> str | None:
+        """The first characters of the id of the background session that continues this one; None if it was not moved there.
+
+        The CLI copies the conversation into a background session with an id and a process of its own; the former process stays
+        and only shows the list of agents.
+        """
+        moved = self.session_id == session_id and self.job is not None and JOB.fullmatch(self.job)
+        return self.job if moved else None
+
+    def idle_since(self, session_id: str) -> float | None:
+        """Since when the agent has been waiting for a prompt (seconds since 1970); None if it is not, or not known to be."""
+        return self.updated / 1000 if self.session_id == session_id and self.status == "idle" else None
+
+
+def read(transcript: str, pid: int) -> ProcessFile:
+    """``transcript``: the checked path of the conversation's file. Blocking."""
+    path = Path(transcript).parent.parent.parent / "sessions" / f"{pid}.json"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return ProcessFile()
+    try:
+        return msgspec.json.decode(os.read(file, SIZE), type=ProcessFile)
+    except (OSError, msgspec.MsgspecError):
+        return ProcessFile()
+    finally:
+        os.close(file)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.tui import screen_conversation
+from drawbridge.tui.screen_conversation import ConversationScreen
 from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
 
 from .conftest import make_project
-from .rig import attached
+from .rig import Person, attached
 
 
 async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(server: Server, directory: Path) -> None:
@@ -58,12 +60,17 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
         await person.loses("Resumes at")
 
 
+def may_cancel(person: Person) -> bool:
+    return isinstance(person.app.screen, ConversationScreen) and person.app.screen.may_cancel
+
+
 @pytest.mark.thorough
 async def test_a_scheduled_alarm_is_shown_and_can_be_cancelled(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
         await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel)")
+        await person.comes(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
         await person.loses("Scheduled until")
@@ -75,8 +82,22 @@ async def test_what_ends_with_a_schedule_is_said_beside_its_key(server: Server, 
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
         await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel schedule and tasks)")
+        await person.comes(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
+
+
+async def test_a_stop_as_the_run_ends_leaves_its_schedule(
+    server: Server, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen_conversation, "READING_SECONDS", 60.0)
+    alarm = datetime.now() + timedelta(minutes=30)
+    async with attached(server, directory) as person:
+        await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
+        await person.sees("Scheduled until")
+        await person.presses("escape", "s")
+        await person.sees("The run has ended. Press s again to cancel")
+        await person.sees("Scheduled until")
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:

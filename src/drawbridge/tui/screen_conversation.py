@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static, TextArea
 
 from drawbridge.tui import wording
-from drawbridge.tui.approval_view import ApprovalView
+from drawbridge.tui.approval_view import READING_SECONDS, ApprovalView
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
@@ -70,6 +71,8 @@ class ConversationScreen(Screen[None]):
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None
+        self._cancels_since: float | None = None
+        """Since when the key for a stop cancels what the project continues for; None: it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -101,6 +104,10 @@ class ConversationScreen(Screen[None]):
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or not self._is_there:
             return
+        if not self._cancels:
+            self._cancels_since = None
+        elif self._cancels_since is None:
+            self._cancels_since = time.monotonic()
         self._painter.me = self._client.name
         if project is not None:
             self._painter.root = project["path"]
@@ -274,11 +281,23 @@ class ConversationScreen(Screen[None]):
         if self.card is not None:
             self.card.decide("reject")
 
+    @property
+    def _cancels(self) -> bool:
+        """Whether a stop cancels what the project continues for, since no run is active."""
+        is_running = self._client.conversation is not None and self._client.conversation.run
+        return not is_running and wording.is_scheduled(self._client.project or {})
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether this has been so for a moment: a key that comes sooner was meant for the run."""
+        return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
+
     def action_stop(self) -> None:
         """Stops the run. Without one it cancels what the project continues for: a stop alone would leave a schedule."""
-        is_running = self._client.conversation is not None and self._client.conversation.run
-        schedule = not is_running and wording.is_scheduled(self._client.project or {})
-        do(self, self._client.command("agent_interrupt", {"schedule": True} if schedule else {}))
+        if self._cancels and not self.may_cancel:
+            self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
+            return
+        do(self, self._client.command("agent_interrupt", {"schedule": True} if self._cancels else {}))
 
     def action_stop_all(self) -> None:
         """Stops the run, and removes the prompts that wait."""

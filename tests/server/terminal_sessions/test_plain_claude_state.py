@@ -54,7 +54,7 @@ async def test_lines_that_it_has_changed_are_counted(rig: ServedWorkstation, ser
 async def test_a_terminal_with_another_configuration_directory_than_the_server_shows_its_conversation(
     rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two accounts of one person. The end of a turn that Esc ends is in the conversation's file only."""
+    """Two accounts of one person. That Esc takes the prompt back is only in the files of the CLI."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "second"))
     claude_rig.prepare_home(rig.project)
     rig.model.will_say(text("It rhymes."), [HOLD, text("Too late.")])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
+
 POEM = "one\ntwo\n"
 
 
@@ -16,3 +18,17 @@ def project(home: Path) -> Path:
     path.mkdir()
     (path / "poem.txt").write_text(POEM)
     return path
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What supervisors are told about open questions: should the server die, an agent that waits must not continue."""
+    told: list[bool] = []
+    tell = SupervisorPipe.waits
+
+    def note(pipe: SupervisorPipe, *, for_decision: bool) -> None:
+        told.append(for_decision)
+        tell(pipe, for_decision=for_decision)
+
+    monkeypatch.setattr(SupervisorPipe, "waits", note)
+    return told

@@ -97,12 +97,14 @@ async def test_it_works_in_the_projects_directory(agent: Session, tmp_path: Path
 
 
 @pytest.mark.parametrize("allow", [True, False])
-async def test_a_question_is_answered(agent: Session, allow: bool) -> None:
+async def test_a_question_is_answered(agent: Session, waits: list[bool], allow: bool) -> None:
     agent.process.prompt('ask Bash {"command": "make"}')
     question = await agent.heard.next(Question)
     assert (question.tool_name, json.loads(bytes(question.input))) == ("Bash", {"command": "make"})
 
+    assert waits == [True]
     agent.process.answer(question.question_id, Decision(allow, message="No."))
+    assert waits == [True, False]
     agent.process.answer(question.question_id, Decision(not allow))
 
     assert (await agent.heard.next(TurnEnded)).ok
@@ -244,8 +246,9 @@ async def test_two_results_end_one_turn(agent: Session) -> None:
     assert len(agent.heard.all(TurnEnded)) == 2
 
 
-async def test_a_question_taken_back_is_gone(agent: Session) -> None:
+async def test_a_question_taken_back_is_gone(agent: Session, waits: list[bool]) -> None:
     await agent.turn("ask-and-withdraw")
+    assert waits == [True, False]
     assert agent.heard.all(QuestionCancelled) == [
         QuestionCancelled(agent.heard.all(Question)[0].question_id, "decided elsewhere")
     ]

@@ -361,6 +361,11 @@ class Dialect(Protocol):
     @property
     def busy(self) -> bool: ...
 
+    @property
+    def asks(self) -> bool:
+        """Whether a question of the agent is open."""
+        ...
+
     def outgoing(self) -> bytes:
         """The bytes to write now."""
         ...

@@ -63,6 +63,8 @@ class Turn:
         self._out = b""
         self.junk = Tail(JUNK_LIMIT)
 
+    asks = False
+
     @property
     def busy(self) -> bool:
         return self.turn_open

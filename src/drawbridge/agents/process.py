@@ -23,8 +23,6 @@ from drawbridge.agents.base import (
     Dialect,
     Event,
     Output,
-    Question,
-    QuestionCancelled,
     Replied,
     Steers,
 )
@@ -78,8 +76,8 @@ class Process(asyncio.SubprocessProtocol):
         self._stderr = Tail(STDERR_LIMIT)
         self._fault: str | None = None
         self._replies: dict[str, asyncio.Future[str | None]] = {}
-        self._questions: set[str] = set()
-        """The ids of those that are open."""
+        self._asks = False
+        """Whether the supervisor knows of an open question."""
         self._tasks = BackgroundTasks(logger)
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
@@ -99,7 +97,6 @@ class Process(asyncio.SubprocessProtocol):
     def answer(self, question_id: str, decision: Decision) -> None:
         self._conversation.answer(question_id, decision)
         self._flush()
-        self._closed_question(question_id)
 
     def interrupt(self) -> None:
         self._conversation.interrupt()
@@ -139,6 +136,9 @@ class Process(asyncio.SubprocessProtocol):
             raise AgentRefused(error)
 
     def _flush(self) -> None:
+        if self._conversation.asks != self._asks:
+            self._asks = self._conversation.asks
+            self._pipe.waits(for_decision=self._asks)
         data = self._conversation.outgoing()
         if not data or self._stdin.is_closing():
             return
@@ -186,11 +186,6 @@ class Process(asyncio.SubprocessProtocol):
             if isinstance(item, Broken):
                 self._fail(item.fault)
                 continue
-            if isinstance(item, Question):
-                self._questions.add(item.question_id)
-                self._pipe.waits(for_decision=True)
-            elif isinstance(item, QuestionCancelled):
-                self._closed_question(item.question_id)
             try:
                 self._emit(item)
             except Exception:  # an internal error must not cost the rest of the agent's output
@@ -200,12 +195,6 @@ class Process(asyncio.SubprocessProtocol):
             self._quiet.clear()
         else:
             self._quiet.set()
-
-    def _closed_question(self, question_id: str) -> None:
-        if question_id in self._questions:
-            self._questions.remove(question_id)
-            if not self._questions:
-                self._pipe.waits(for_decision=False)
 
     # The end of the process.
 

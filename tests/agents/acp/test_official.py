@@ -120,7 +120,7 @@ async def test_an_interrupted_turn_ends_as_that_and_the_next_one_works(project: 
         assert await told(warm, "say again") == ["again"]
 
 
-async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> None:
+async def test_an_interrupt_takes_the_open_question_with_it(project: Path, waits: list[bool]) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/poem.txt|new")
         asked = await warm.asked()
@@ -131,6 +131,7 @@ async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> No
         assert words(warm.heard) == ["I was told: cancelled"]
         assert not warm.process.busy
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
+    assert waits == [True, False]
 
 
 @pytest.mark.thorough

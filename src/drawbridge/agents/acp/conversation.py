@@ -98,6 +98,10 @@ class AcpConversation:
     def busy(self) -> bool:
         return self._turn_open or bool(self._questions)
 
+    @property
+    def asks(self) -> bool:
+        return bool(self._questions)
+
     def outgoing(self) -> bytes:
         data, self._out = b"".join(self._out), []
         return data

@@ -22,7 +22,7 @@ DONE: Final = "listed"
 class Listing:
     """A ``Dialect``. ``found`` contains the conversations of ``directory``, newest first, once the process has ended."""
 
-    turn_open = busy = False
+    turn_open = busy = asks = False
 
     def __init__(self, directory: str, limit: int, version: str) -> None:
         self.found: list[Remembered] = []

@@ -186,6 +186,10 @@ class ClaudeConversation:
     def busy(self) -> bool:
         return self.turn_open or self._own_turn or self._in_background or bool(self._questions)
 
+    @property
+    def asks(self) -> bool:
+        return bool(self._questions)
+
     def outgoing(self) -> bytes:
         """The bytes to write now."""
         data, self._out = b"".join(self._out), []

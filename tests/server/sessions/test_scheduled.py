@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.base import AgentState, ScheduleChanged, StateReported, Task, TurnBegun
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import processes, scheduled
 from drawbridge.server.sessions.ceilings import Budgets
@@ -101,6 +102,29 @@ async def test_a_person_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path,
         later.ends()
 
 
+async def test_a_new_session_ends_it_and_is_shown_after_its_reply(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, process = await idle(server, phone)
+        shown = len(phone.updates("project_state"))
+        answer = await server.core.agent_new_session(commands.AgentNewSession(project_id=project), phone)
+        assert len(phone.updates("project_state")) == shown
+        assert answer.then is not None
+        answer.then()
+        assert "scheduled_until" not in phone.updates("project_state")[-1]
+        await until(lambda: process.ended, "the end of the process")
+
+
+async def test_a_stop_of_everything_cancels_no_schedule_besides(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, process = await idle(server, phone)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "agent_interrupt", project, all=True, schedule=True)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.schedule")
+        assert not process.ended
+
+
 @pytest.mark.parametrize("fields", [{}, {"all": True}])
 async def test_a_stop_that_comes_after_the_run_leaves_the_schedule(tmp_path: Path, fields: dict[str, bool]) -> None:
     phone = Client()
@@ -137,7 +161,7 @@ async def test_without_a_schedule_there_is_nothing_to_cancel(tmp_path: Path) -> 
         assert not process.ended
 
 
-@pytest.mark.parametrize("why", ["other options", "a daily budget", "too many idle"])
+@pytest.mark.parametrize("why", ["other options", "a daily budget", "too many idle", "another session"])
 async def test_the_log_says_that_a_schedule_ends_with_its_process(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -149,6 +173,8 @@ async def test_the_log_says_that_a_schedule_ends_with_its_process(
         project, process = await idle(server, phone)
         if why == "too many idle":
             (await server.running(phone, await server.project(phone, "two"))).ends()
+        elif why == "another session":
+            await server.core.projects.get(project).resume("another", None, fork=False)
         else:
             options = {"permission_mode": "plan"} if why == "other options" else {}
             (await server.running(phone, project, "later", options=options)).ends()

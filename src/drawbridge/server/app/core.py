@@ -439,6 +439,8 @@ class Core:
             Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
             for one in command.attachments
         ]
+        if not command.steer:
+            await project.settle()  # an agent may lose its conversation then, and with it the mode of that conversation
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
             prompt=command.prompt,
@@ -483,6 +485,9 @@ class Core:
 
     async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
+        if command.schedule and command.all:
+            text = "`all` and `schedule` can't be combined: a schedule is canceled only while nothing runs or waits."
+            raise ClientError("VALIDATION_FAILED", text, field="data.schedule")
         if command.schedule:
             project.cancel_schedule()
         elif command.all:

@@ -383,7 +383,7 @@ class ManagedSession(Session):
         if self.run is not None:
             raise self._at_work()
         if not self._worker.is_scheduled:
-            raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything. Nothing was changed.")
+            raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything.")
         self._worker.end_soon()
 
     def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
@@ -458,9 +458,12 @@ class ManagedSession(Session):
         self.continuing.forget()
         fields, seq = self._conversation.reset(asker)
         self.store.save()
-        # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
-        self._worker.end_soon()
-        # The specification has the state after the reply.
+        self._holds_state = True  # the specification has it after the reply
+        try:
+            # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
+            self._worker.end_soon()
+        finally:
+            self._holds_state = False
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:

@@ -72,6 +72,8 @@ class Session(ABC):
             self.id, data.path, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
         )
         self._context = context
+        self._holds_state = False
+        """The state will be published in a moment, after something that has to come first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, also by a process that has ended since."""
         self._looked_back = not history.count
@@ -212,6 +214,8 @@ class Session(ABC):
     @final
     def publish_state(self) -> None:
         """``update/project_state`` for its clients and those that follow all projects. Not recorded."""
+        if self._holds_state:
+            return
         self.store.announce(StateChanged(self.shown()))
 
     def _fields(self) -> dict[str, Any]:

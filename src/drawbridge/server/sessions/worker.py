@@ -448,6 +448,7 @@ class Worker:
 
         One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
         """
+        self._warn_of_schedule()
         await self._end(self._let_go())
 
     def end_soon(self) -> None:
@@ -457,7 +458,6 @@ class Worker:
     async def _end_if_idle(self) -> None:
         """Ends the process unless it has begun a turn meanwhile."""
         if self._run is None:
-            self._warn_of_schedule()
             await self.end()
 
     async def _end(self, process: base.AgentProcess | None) -> None:

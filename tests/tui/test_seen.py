@@ -55,9 +55,6 @@ class Words:
     def lines(self, most: int = 40) -> str:
         return "".join(f"{self.some(4)}\n" for _ in range(self._random.randint(1, most)))
 
-    def value(self) -> Any:
-        return self._random.choice([self.some(), [self.some(3)], {self.word(): self.lines(9)}])
-
     def plan(self) -> str:
         return "\n".join(self._part() for _ in range(self._random.randint(1, 14)))
 

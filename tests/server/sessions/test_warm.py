@@ -258,12 +258,11 @@ async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: py
 async def test_where_memory_is_short_an_agent_with_an_alarm_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
-    enough = False
+    enough = True
 
     def available() -> float:
         return 0.5 if other.cooled and enough else 0.05
 
-    enough = True
     keeping = IdlePool(10, 60.0, available)
     keeping.keep(alarm)
     keeping.keep(other)

@@ -43,7 +43,7 @@ export function Plan({ text, comments }: { text: string; comments?: Comments }) 
   );
 }
 
-/** The number of an item of a list: no text of the page, which counts from the first one. */
+/** The number of a list's item. It is not in the page's text: the browser numbers the items. */
 const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
 
 const LINE_BREAK = /<br[ \t]*\/?>/gi;

@@ -158,7 +158,7 @@ class Entrance:
 
     async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
         """Pairs a device. Returns it and its token. ``enters``: it is to be admitted at once, so there has to be room for it.
-        Raises ``ClientError``; the code is valid still if there is no room."""
+        Raises ``ClientError``; the code stays valid if there is no room."""
         key = place(address)
         # One after the other: a wrong code is counted before the next one is checked.
         async with self._pairing:

@@ -684,3 +684,12 @@ def test_the_directory_in_which_it_works_is_reported() -> None:
     for odd in ('"worktreePath"', {"worktreePath": 1}, {"worktreePath": "relative"}, ["worktreePath"]):
         stream.say(type="user", message={}, tool_use_result=odd)
     assert moves()[2:] == ["/p"]
+
+
+def test_a_worktree_of_a_subagent_is_not_where_the_agent_works() -> None:
+    stream = Stream()
+    there = {"worktreePath": "/p/.claude/worktrees/agent-a1"}
+    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.say(type="user", message={}, tool_use_result={**there, "status": "completed", "agentId": "a1"})
+    stream.say(type="user", message={}, tool_use_result=there, parent_tool_use_id="toolu_1")
+    assert [event.directory for event in stream.all(DirectoryChanged)] == ["/p"]

@@ -108,6 +108,8 @@ class _OpenQuestion(Struct, frozen=True):
 class _Move(Struct):
     worktreePath: Any = None  # noqa: N815 - the CLI's own names
     restoredCwd: Any = None  # noqa: N815
+    agentId: Any = None  # noqa: N815
+    """That of a subagent, in the result of its call: the worktree was its own."""
 
 
 class _Moves(Struct):
@@ -245,7 +247,8 @@ class ClaudeConversation:
             case "stream_event":
                 return [line, *self._retried()] if self._retrying else [line]
             case "user":
-                return [line, *self._schedule.answered(data), *self._moved(data)]
+                moved = self._moved(data) if message.parent_tool_use_id is None else []
+                return [line, *self._schedule.answered(data), *moved]
             case "system":
                 return [line, *self._system(message, data)]
             case "result":
@@ -340,7 +343,7 @@ class ClaudeConversation:
             result = _moves.decode(data).tool_use_result
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return []
-        return self._in_directory(result.restoredCwd or result.worktreePath)
+        return self._in_directory(result.restoredCwd or result.worktreePath) if result.agentId is None else []
 
     def _in_directory(self, directory: object) -> list[Output]:
         found = words(directory, LONGEST_PATH)

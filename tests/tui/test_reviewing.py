@@ -326,10 +326,10 @@ async def test_a_device_that_may_only_look_decides_nothing(server: Server, repos
     async with attached(server, repository, token_file=str(token)) as person:
         await person.sees("Review: 3 files +4 −3")
         await person.presses("v")
-        await is_told(person, "View only. Decide on another device.")
+        await is_told(person, "View only. Decide from another device.")
         await person.sees("3 files · 4 changes")
         await person.presses("a", "u", "e", "A", "U", "K", "X")
-        await is_told(person, "View only. Decide on another device.")
+        await is_told(person, "View only. Decide from another device.")
         await person.sees("3 files · 4 changes")
         assert "keep all" not in person.screen
         await person.presses("escape")

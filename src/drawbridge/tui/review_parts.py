@@ -14,10 +14,10 @@ CONTEXT: Final = 3
 MARKED: Final = 200
 """Pairs of lines whose words are compared."""
 
-VIEW_ONLY: Final = "View only. Decide on another device."
+VIEW_ONLY: Final = "View only. Decide from another device."
 
 
-COMMENTS_ONLY: Final = "You can comment here. Decide on another device."
+COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 
 
 class Part(NamedTuple):

@@ -242,7 +242,7 @@ function Foot({ part, file, review, board, rights, acts }: PartOf) {
     );
   if (!rights.mayDecide) return null;
   const isClosed = (unopened.value ?? 1) > 0;
-  const closed = isClosed && <p class="hint unopened">Show the whole change before you decide about it.</p>;
+  const closed = isClosed && <p class="hint unopened">Show the whole change before you decide on it.</p>;
   const isOff = busy.value || isClosed;
   if (isEditing.value)
     return (

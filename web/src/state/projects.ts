@@ -130,7 +130,7 @@ export function alwaysWords(suggestions: any) {
       const rules = (one.rules ?? []).map((rule: any) =>
         rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName,
       );
-      return `${one.behavior === 'deny' ? 'refuse' : 'allow'} ${rules.join(', ')}`;
+      return `${one.behavior === 'deny' ? 'reject' : 'allow'} ${rules.join(', ')}`;
     }
     if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
     // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.

@@ -99,14 +99,14 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
 """The fields that a person may change. Of other tools these are all texts."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
-    "session": ("this session", ""),
+    "session": ("for this session", ""),
     "localSettings": ("in this project", ".claude/settings.local.json"),
     "projectSettings": ("in this project, for everyone who works in it", ".claude/settings.json"),
     "userSettings": ("in all projects", "~/.claude/settings.json"),
 }
 """Where Claude Code (2.1.329) saves a suggestion: in words, and the file."""
 
-BEHAVIOURS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always refuse", "ask": "Always ask about"}
+BEHAVIOURS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 
 
 class Words(Struct, frozen=True):

@@ -64,7 +64,7 @@ local boolean = {
     return type(value) == 'boolean'
   end,
 }
-local text = { expects = 'a string that is not empty', fits = is_text }
+local text = { expects = 'a non-empty string', fits = is_text }
 local texts = {
   expects = 'a string or a list of strings',
   fits = function(value)

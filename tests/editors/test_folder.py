@@ -375,7 +375,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
+        await rig.terminal.shows("The bridge is stopping. The proposal is undecided.")
         assert rig.events == []
 
 
@@ -427,7 +427,7 @@ class TestEditing:
     @pytest.mark.parametrize(
         ("script", "reason"),
         [
-            ("echo changed > $1; exit 3", "ended with status 3"),
+            ("echo changed > $1; exit 3", "exited with code 3"),
             ("rm $1", "The edited file was removed"),
             (r"printf 'a\000b' > $1", "is binary"),
             (r"printf 'caf\351' > $1", "is not UTF-8"),

@@ -245,7 +245,7 @@ async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Pa
         while not mode.get("blocking"):
             mode = await neovim.person.call("nvim_get_mode")
         said = await report(folder)
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "waits at a prompt")]
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "is waiting at a prompt")]
 
 
 @pytest.mark.parametrize("nonsense", [None, 1, [], {"editor": 1, "pid": "x"}, {"files": 3}])

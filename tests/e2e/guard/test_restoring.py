@@ -41,7 +41,7 @@ def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, po
 def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     said = rig.drawbridge("hook", "--restore", "2")
 
-    assert said.startswith(f"{poem} was restored to its text of ")
+    assert said.startswith(f"{poem} was restored to its text from ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
     assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"

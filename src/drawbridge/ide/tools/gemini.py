@@ -30,7 +30,7 @@ class GeminiContext(Protocol):
 
 class OpenDiff(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file that would be written; absolute.")]
-    new_content: Annotated[str, Meta(description="The whole text that is proposed for it.")]
+    new_content: Annotated[str, Meta(description="The complete proposed text.")]
 
 
 class CloseDiff(Arguments, frozen=True):

@@ -80,7 +80,7 @@ def run(command: list[str]) -> None:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
         name = " ".join(Path(part).name if part.startswith("/") else part for part in command[:4])
-        raise SetupError(f"{name} … ended with code {error.returncode}; its reason is above.") from error
+        raise SetupError(f"{name} … exited with code {error.returncode}; its reason is above.") from error
 
 
 def log(text: str) -> None:

@@ -449,7 +449,7 @@ async def test_what_can_not_be_read_at_all_is_put_aside_and_said(tmp_path: Path)
     (directory / "metadata.json.bak").unlink(missing_ok=True)
     async with serving(tmp_path) as server:
         assert server.core.projects.quarantined == [project]
-        assert server.core.problems() == [f"The project in {project} was damaged; it is in quarantine."]
+        assert server.core.problems() == [f"The project in {project} was damaged and has been quarantined."]
         assert len((await server.does(phone, "project_list"))["data"]["projects"]) == 1
     assert [one.name.startswith(project) for one in (tmp_path / "data" / "quarantine").iterdir()] == [True]
 

@@ -172,7 +172,7 @@ ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
 """Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
 was blocked three times in a row; hooks can make it ask in any mode."""
 
-IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+IN_TERMINAL: Final = "asked in the terminal: it can now be answered only there"
 """The reason of a withdrawn approval that only the agent's own dialog still asks about."""
 
 

@@ -148,7 +148,7 @@ class Session(ABC):
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
         except HistoryUnreadable as error:
-            logger.warning("%s: what its agent reported last is not known: %s", self.id, error)
+            logger.warning("%s: its agent's last report is not known: %s", self.id, error)
             return
         lines = events.agent_lines(record.line for record in page.records)
         state = await asyncio.to_thread(self._last_state, lines, session_id)

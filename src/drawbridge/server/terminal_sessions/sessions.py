@@ -129,7 +129,7 @@ class TerminalSessions:
         except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
             if directory.name not in self._unreadable:
                 logger.error(
-                    "the terminal session in %s can't be read now, and is not shown: %s", directory.name, error
+                    "the terminal session in %s can't be read at present, and is not shown: %s", directory.name, error
                 )
             self._unreadable.add(directory.name)
             return None

@@ -209,7 +209,7 @@ class TurnEnded(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True, omit_defaults=True):
-    """An entry of the agent's todo list. ``doing``: its text while it is in progress."""
+    """An entry of the agent's to-do list. ``doing``: its text while it is in progress."""
 
     text: str
     status: Literal["pending", "in_progress", "completed"]
@@ -240,7 +240,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent reports about itself at the moment. ``context_tokens``: what its context contains, as of the end of the
+    """What an agent currently reports about itself. ``context_tokens``: what its context contains, as of the end of the
     latest turn, of ``context_window``. ``tasks``: those that run.
     """
 

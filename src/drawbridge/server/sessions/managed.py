@@ -464,7 +464,7 @@ class ManagedSession(Session):
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Another conversation has its own context, todo list and tasks."""
+        """Another conversation has its own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:

@@ -119,7 +119,7 @@ class Searching:
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
-        """The sessions in these histories, those that were active last first."""
+        """The sessions in these histories, the most recently active first."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:

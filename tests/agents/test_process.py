@@ -372,7 +372,7 @@ async def test_many_may_end_it_at_once(agent: Session) -> None:
 
 @pytest.mark.parametrize("command", ["child", "child-and-die", "escape", "escape-and-die"])
 async def test_what_it_started_ends_with_it(agent: Session, command: str) -> None:
-    """The child has a session of its own, ignores signals, may hold the agent's pipes, or has nothing of it any more."""
+    """The child has a session of its own, ignores signals, may hold the agent's pipes, or no longer has anything of it."""
     ended = await agent.turn(command)
     child = int(agent.heard.words)
     assert ended.ok == lives(child) or command.endswith("-and-die")

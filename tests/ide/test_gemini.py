@@ -30,7 +30,7 @@ async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str 
 
 
 async def gone(rig: BridgeRig) -> None:
-    """Nothing is shown or prepared any more."""
+    """Nothing is left that is shown or prepared."""
     await until(lambda: not rig.editor.shown and not rig.bridge.reviews._open, "the end of the proposal")
 
 

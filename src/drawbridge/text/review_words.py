@@ -121,7 +121,7 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What became of a hunk that is not in the review any more."""
+    """What became of a hunk that is no longer in the review."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
     return (

@@ -23,7 +23,7 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 class Part(NamedTuple):
     """What is decided as one: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: the person's own text if the hunk is not in the review any more; the text is still shown.
+    ``draft``: the person's own text if the hunk is no longer in the review; the text is still shown.
     """
 
     key: str

@@ -73,7 +73,7 @@ test('a conversation begins late where its oldest record is not the first that t
   assert.ok(!conversation.beginsLate(undefined));
 });
 
-test('a state replaces the one before, with what it does not have any more', () => {
+test('a state replaces the one before, with what it no longer has', () => {
   const projects = new Projects();
   const state = (more) =>
     projects.take({

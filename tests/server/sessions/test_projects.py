@@ -332,7 +332,7 @@ WHILE_DELETED: dict[str, dict[str, Any]] = {
 async def test_what_is_asked_of_a_project_as_it_is_deleted_is_done_or_refused(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However the two meet: never a fault of ours, and of what is gone nothing is heard any more."""
+    """However the two meet: never a fault of ours, and nothing more is heard of what is gone."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         server.core.follow(["projects"], page)

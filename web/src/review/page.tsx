@@ -1,4 +1,4 @@
-// The review of a project: which files the runs have changed, and each change with what can be decided about it.
+// The review of a project: which files the runs have changed, and each change with what can be decided on it.
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -234,7 +234,7 @@ function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
   return count ? (
     <p class="notice">
-      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Decide about these changes first; the
+      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Decide on these changes first; the
       others come after them.
     </p>
   ) : null;
@@ -242,7 +242,7 @@ function More({ review }: { review: OpenReview }) {
 
 type Shared = { review: OpenReview; board: Board; rights: Rights; acts: Decisions; project: string };
 
-/** The whole review: its numbers, how it is shown, and decisions about all of it. */
+/** The whole review: its numbers, how it is shown, and decisions on all of it. */
 function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[] }) {
   const files = review.files.value;
   const { busy, note } = review.of(ALL);

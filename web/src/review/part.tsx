@@ -1,4 +1,4 @@
-// One part of a review: a hunk with the lines around it, what is decided about it, and what has become of the decision.
+// One part of a review: a hunk with the lines around it, what is decided on it, and what has become of the decision.
 
 import { useId, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 

@@ -29,7 +29,7 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, told); // all of it: what it does not have any more is not said
+      this.all.set(told.id, told); // all of it: what it no longer has is not said
       return true;
     }
     // The project's own state comes later, and with it the rest.

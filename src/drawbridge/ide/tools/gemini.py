@@ -20,7 +20,7 @@ class GeminiContext(Protocol):
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None: none is open."""
+        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None if none is open."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:

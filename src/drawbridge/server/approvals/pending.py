@@ -124,7 +124,7 @@ class Surface(Protocol):
         ...
 
     def closed(self) -> None:
-        """Nobody needs the decision any more, or the agent has received it by another surface."""
+        """The decision is no longer needed, or the agent has received it by another surface."""
         ...
 
 

@@ -621,7 +621,7 @@ class Checkpoints:
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
         """Changes the files from the tree ``now``, which they are, to the tree ``wanted``, all or nothing. ``paths``: of the
-        files that differ. Raises ``Changed`` if they are not ``now`` any more."""
+        files that differ. Raises ``Changed`` if they are no longer ``now``."""
         # The patch starts from the current files, so that each change has one place, however similar others are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")

@@ -412,7 +412,7 @@ class Git:
         return code, await asyncio.to_thread(self._end_of_output)
 
     async def remove_at_end(self, file: Path | None) -> None:
-        """The shell removes this file when it ends, also because the server has died; None: not any more. Raises
+        """The shell removes this file when it ends, also because the server has died; None if it no longer does. Raises
         ``GitFailed``."""
         what = "-" if file is None else shlex.quote(f"rm -f {shlex.quote(str(file))}")
         await self._line(f"trap {what} EXIT", SECONDS, "a lock")

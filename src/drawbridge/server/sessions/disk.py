@@ -77,7 +77,7 @@ class Disk:
             self._crossed = {key for key in self._crossed if key[0] != id}
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Forgets those that are neither projects nor terminal sessions any more."""
+        """Forgets those that are no longer projects or terminal sessions."""
         for id in [id for id in self._histories if id not in ids]:
             self.gone(id)
 

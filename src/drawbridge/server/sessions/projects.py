@@ -245,7 +245,7 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """A failure is logged: the repository may be gone, or not be allowed any more."""
+        """A failure is logged: the repository may be gone, or no longer allowed."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return

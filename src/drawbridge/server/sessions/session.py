@@ -172,7 +172,7 @@ class Session(ABC):
 
     @abstractmethod
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        """An approval is not open any more. ``asked_by``: the surface that delivers its decision to the agent; None: it was
+        """An approval is no longer open. ``asked_by``: the surface that delivers its decision to the agent; None if it was
         withdrawn.
         """
 

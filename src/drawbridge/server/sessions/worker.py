@@ -480,7 +480,7 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Reports it once nothing is scheduled any more because its time has passed; during a run, after the run."""
+        """Reports it once nothing is left scheduled because its time has passed; during a run, after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())

@@ -113,7 +113,7 @@ class Outcomes:
                 del self._given[id]
 
     def clear(self) -> None:
-        """No hook will report about any of them any more."""
+        """Hooks will no longer report about any of them."""
         self._given.clear()
 
     def main_stopped(self) -> None:
@@ -160,7 +160,7 @@ class Outcomes:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What was done instead; None: what was decided."""
+        """What was done instead; None if what was decided was done."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":

@@ -170,8 +170,8 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None: it is not
-        shown. ``process``: the agent's.
+        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None if it is
+        not shown. ``process``: the agent's.
 
         The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
         """

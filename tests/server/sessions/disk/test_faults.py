@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, or not ours any more: said, nothing half done, and on again without a restart."""
+"""A disk that is full, read-only, or no longer ours: said, nothing half done, and on again without a restart."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes ``.venv`` with the locked packages and the project itself, out of nothing but Python's standard library.
 
 Done once; afterwards ``ensure`` only compares a stamp. An interrupted set-up leaves no stamp and is simply done again.
-pip's own configuration (a mirror, a proxy, a certificate) is honoured and never needed.
+pip's own configuration (a mirror, a proxy, a certificate) is honored and never needed.
 """
 
 from __future__ import annotations

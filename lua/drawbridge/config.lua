@@ -139,7 +139,7 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add, drop or swap with their neighbour to make `b` of `a`.
+--- The number of letters to change, add, drop or swap with their neighbor to make `b` of `a`.
 local function distance(a, b)
   local rows = { [0] = {} }
   for j = 0, #b do

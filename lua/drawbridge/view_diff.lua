@@ -10,7 +10,7 @@ local OPTIONS =
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
 -- To diff mode a line that the other side lacks is an added one, on both sides.
-local COLOURS = {
+local COLORS = {
   old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller' .. CHANGED,
   proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller' .. CHANGED,
 }
@@ -60,7 +60,7 @@ function M.open(entry, layout, borrowed)
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
-    vim.wo[one].winhighlight = COLOURS[side]
+    vim.wo[one].winhighlight = COLORS[side]
   end
   bar.on_old(entry, old_window)
   bar.on_proposed(entry, window, false)

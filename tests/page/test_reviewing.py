@@ -686,12 +686,12 @@ async def test_a_renamed_file_is_one_file_and_its_name_is_decided_by_itself(
     assert not (repository / "verses" / "song.txt").exists()
 
 
-def png(width: int, height: int, colour: tuple[int, int, int]) -> bytes:
+def png(width: int, height: int, color: tuple[int, int, int]) -> bytes:
     def part(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = zlib.compress((b"\0" + bytes(colour) * width) * height)
+    rows = zlib.compress((b"\0" + bytes(color) * width) * height)
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", rows) + part(b"IEND", b"")
 
 

@@ -1,4 +1,4 @@
-"""Every size of a terminal shows what is asked and each way to answer it; the colours are the terminal's light or dark."""
+"""Every size of a terminal shows what is asked and each way to answer it; the colors are the terminal's light or dark."""
 
 from __future__ import annotations
 

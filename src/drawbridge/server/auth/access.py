@@ -287,7 +287,7 @@ class Access:
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The identity of the key that has signed ``message``; None if the key is not authorised."""
+        """The identity of the key that has signed ``message``; None if the key is not authorized."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:

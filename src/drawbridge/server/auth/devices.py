@@ -379,7 +379,7 @@ def new_code(
 def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] = ()) -> tuple[Device, str]:
     """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
 
-    ``keys``: the fingerprints of the SSH keys that are authorised now.
+    ``keys``: the fingerprints of the SSH keys that are authorized now.
 
     Blocking, for at most half a second: the client that pairs has a few seconds to sign in.
     """

@@ -493,7 +493,7 @@ class Worker:
             self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
 
     def _warn_of_schedule(self) -> None:
-        """The idle process is about to be ended, although nobody has cancelled what its agent has scheduled."""
+        """The idle process is about to be ended, although nobody has canceled what its agent has scheduled."""
         if self.is_scheduled:
             logger.warning("%s: stopping an idle process, and with it what its agent has scheduled", self.id)
 

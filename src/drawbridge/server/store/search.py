@@ -128,7 +128,7 @@ class Deadline:
 
 
 class Part(Struct):
-    """Neighbouring records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
+    """Neighboring records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
 
     ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or that of the conversation
     if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's latest text.

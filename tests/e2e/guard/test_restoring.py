@@ -68,7 +68,7 @@ def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, n
 
 
 def test_what_was_never_replaced_can_not_be_put_back(rig: GuardedWorkstation) -> None:
-    assert "nothing has been replaced" in rig.drawbridge("hook", "--restore")
+    assert "no text in an editor has been replaced yet" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. `drawbridge hook --restore` lists" in refused.stderr

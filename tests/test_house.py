@@ -332,7 +332,7 @@ def loose_tasks(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_every_task_has_an_owner(name: str) -> None:
-    """An exception that is not needed any more fails as well: take it off the list."""
+    """An exception that is no longer needed fails as well: take it off the list."""
     assert loose_tasks(parsed(modules()[name])) == LOOSE_TASKS.get(name, set())
 
 
@@ -417,7 +417,7 @@ def test_no_object_of_the_server_is_completed_from_outside() -> None:
     """An object works when its constructor returns. What it lacks would be a gap that nobody sees."""
     found = set(chain.from_iterable(map(assigned_from_outside, those_in(("server",)))))
     assert sorted(found - set(ASSIGNED_FROM_OUTSIDE)) == []
-    assert sorted(set(ASSIGNED_FROM_OUTSIDE) - found) == [], "these are not assigned any more"
+    assert sorted(set(ASSIGNED_FROM_OUTSIDE) - found) == [], "these are no longer assigned"
 
 
 def error_classes(above: type[errors.DrawbridgeError] = errors.DrawbridgeError) -> list[type[errors.DrawbridgeError]]:

@@ -1,7 +1,7 @@
 """Makes ``.venv`` with the locked packages and the project itself, out of nothing but Python's standard library.
 
 Done once; afterwards ``ensure`` only compares a stamp. An interrupted set-up leaves no stamp and is simply done again.
-pip's own configuration (a mirror, a proxy, a certificate) is honoured and never needed.
+pip's own configuration (a mirror, a proxy, a certificate) is honored and never needed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run(command: list[str]) -> None:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
         name = " ".join(Path(part).name if part.startswith("/") else part for part in command[:4])
-        raise SetupError(f"{name} … ended with code {error.returncode}; its reason is above.") from error
+        raise SetupError(f"{name} … exited with code {error.returncode}; its reason is above.") from error
 
 
 def log(text: str) -> None:

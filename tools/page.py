@@ -154,7 +154,7 @@ def _run(command: list[str], what: str) -> None:
         raise PageError(text) from error
     if code:
         advice = "See its message above, mend that (npm needs the network once), then run `make page`."
-        raise PageError(f"The page was not built: {what} ended with code {code}. {advice}")
+        raise PageError(f"The page was not built: {what} exited with code {code}. {advice}")
 
 
 def audit() -> str:

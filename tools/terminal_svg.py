@@ -26,7 +26,7 @@ SIXTEEN = (
     *("#14161b", "#e5737f", "#8fc77f", "#e3c178", "#7fa8e8", "#c39ae0", "#6fc3c8", "#c9cdd8"),
     *("#5b606e", "#f08c96", "#a9dc9a", "#f0d291", "#9bbdf4", "#d6b3ef", "#8fd8dc", "#f2f4f8"),
 )
-"""The colours that programs call by number: black, red, green, yellow, blue, magenta, cyan, white; then bright."""
+"""The colors that programs call by number: black, red, green, yellow, blue, magenta, cyan, white; then bright."""
 
 SGR = re.compile(r"\x1b\[([\d;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|[\x0e\x0f]")
 
@@ -42,7 +42,7 @@ class Style:
     flags: frozenset[str] = frozenset()
 
     @property
-    def colours(self) -> tuple[str, str | None]:
+    def colors(self) -> tuple[str, str | None]:
         """Of the letters and of what is behind them; None is the terminal's own background."""
         if "reverse" in self.flags:
             return self.background or BACKGROUND, self.foreground or FOREGROUND
@@ -104,11 +104,11 @@ def _styled(style: Style, parameters: str) -> Style:
             case _ if number - 20 in FLAGS:
                 style = replace(style, flags=style.flags - {FLAGS[number - 20]})
             case 38 | 39:
-                style = replace(style, foreground=_colour(numbers) if number == 38 else None)
+                style = replace(style, foreground=_color(numbers) if number == 38 else None)
             case 48 | 49:
-                style = replace(style, background=_colour(numbers) if number == 48 else None)
+                style = replace(style, background=_color(numbers) if number == 48 else None)
             case 58:
-                _colour(numbers)
+                _color(numbers)
             case _ if number in range(30, 38) or number in range(90, 98):
                 style = replace(style, foreground=SIXTEEN[number - 30 if number < 90 else number - 82])
             case _ if number in range(40, 48) or number in range(100, 108):
@@ -116,7 +116,7 @@ def _styled(style: Style, parameters: str) -> Style:
     return style
 
 
-def _colour(numbers: list[int]) -> str:
+def _color(numbers: list[int]) -> str:
     """Takes ``5;n`` or ``2;r;g;b`` from the front of ``numbers``."""
     if numbers.pop(0) == 2:
         red, green, blue = (numbers.pop(0) for _ in range(3))
@@ -202,19 +202,19 @@ def picture(grid: Grid, title: str, description: str) -> str:
 def _row(cells: list[Cell], top: float) -> Iterator[str]:
     """First what is behind the letters, then lines and blocks, then the letters: runs of one style each."""
     x = 0
-    for background, run in groupby(cells, key=lambda cell: cell.style.colours[1]):
+    for background, run in groupby(cells, key=lambda cell: cell.style.colors[1]):
         length = len(list(run))
         if background is not None:
             yield _rectangle(x, 0, length, 1, top, background)
         x += length
     for x, cell in enumerate(cells):
-        colour = _letter_colour(cell.style)
+        color = _letter_color(cell.style)
         if cell.character in ARMS:
-            yield _lines(cell.character, x, top, colour)
+            yield _lines(cell.character, x, top, color)
         if cell.character == SQUARES:
-            yield _squares(x, top, colour)
+            yield _squares(x, top, color)
         for left, upper, across, down in BLOCKS.get(cell.character, ()):
-            yield _rectangle(x + left, upper, across, down, top, colour)
+            yield _rectangle(x + left, upper, across, down, top, color)
     x = 0
     for style, run_ in groupby(cells, key=_text_style):
         run_cells = list(run_)
@@ -240,7 +240,7 @@ def _text(cells: list[Cell], style: Style, x: int, top: float) -> Iterator[str]:
             length = len(word.strip()) * CELL_WIDTH
             yield (
                 f'<text x="{_x(x + position + lead):g}" y="{top + BASELINE:g}" textLength="{length:g}" '
-                f'lengthAdjust="spacingAndGlyphs" fill="{_letter_colour(style)}"{_emphasis(style)}>'
+                f'lengthAdjust="spacingAndGlyphs" fill="{_letter_color(style)}"{_emphasis(style)}>'
                 f"{escape(shown.strip())}</text>"
             )
         position += len(word)
@@ -258,35 +258,35 @@ def _emphasis(style: Style) -> str:
     return "".join(f' {name}="{value}"' for name, value in attributes.items() if value)
 
 
-def _letter_colour(style: Style) -> str:
-    colour, behind = style.colours
+def _letter_color(style: Style) -> str:
+    color, behind = style.colors
     if "dim" not in style.flags:
-        return colour
+        return color
     mixed = (
-        round(int(colour[place : place + 2], 16) * 0.6 + int((behind or BACKGROUND)[place : place + 2], 16) * 0.4)
+        round(int(color[place : place + 2], 16) * 0.6 + int((behind or BACKGROUND)[place : place + 2], 16) * 0.4)
         for place in (1, 3, 5)
     )
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
-def _lines(character: str, x: int, top: float, colour: str) -> str:
+def _lines(character: str, x: int, top: float, color: str) -> str:
     left, right = _x(x), _x(x + 1)
-    middle, centre = (left + right) / 2, top + CELL_HEIGHT / 2
+    middle, center = (left + right) / 2, top + CELL_HEIGHT / 2
     arms = {
-        "l": f"M{left:g} {centre:g}H{middle:g}",
-        "r": f"M{middle:g} {centre:g}H{right:g}",
-        "u": f"M{middle:g} {top:g}V{centre:g}",
-        "d": f"M{middle:g} {centre:g}V{top + CELL_HEIGHT:g}",
+        "l": f"M{left:g} {center:g}H{middle:g}",
+        "r": f"M{middle:g} {center:g}H{right:g}",
+        "u": f"M{middle:g} {top:g}V{center:g}",
+        "d": f"M{middle:g} {center:g}V{top + CELL_HEIGHT:g}",
     }
     path = "".join(arms[arm] for arm in ARMS[character])
     dashes = ' stroke-dasharray="2.4 1.8"' if character in DASHED else ""
-    return f'<path d="{path}" stroke="{colour}" fill="none" shape-rendering="crispEdges"{dashes}/>'
+    return f'<path d="{path}" stroke="{color}" fill="none" shape-rendering="crispEdges"{dashes}/>'
 
 
-def _squares(x: int, top: float, colour: str) -> str:
+def _squares(x: int, top: float, color: str) -> str:
     left, upper = _x(x) + 0.7, top + 5
     path = f"M{left:g} {upper + 2.5:g}h5v5.5h-5zM{left + 2:g} {upper + 2.5:g}v-2.5h5v5.5h-2"
-    return f'<path d="{path}" stroke="{colour}" fill="none"/>'
+    return f'<path d="{path}" stroke="{color}" fill="none"/>'
 
 
 def _rectangle(x: float, y: float, width: float, height: float, top: float, fill: str) -> str:

@@ -105,10 +105,10 @@ async function worker(out, parts) {
   });
 }
 
-/** Licences that a program under the MIT licence may contain. */
+/** Licenses that a program under the MIT license may contain. */
 const ALLOWED = ['0BSD', 'Apache-2.0', 'BSD-2-Clause', 'BSD-3-Clause', 'ISC', 'MIT'];
 
-/** What the licences of the packages in the page want to be shown. */
+/** What the licenses of the packages in the page want to be shown. */
 async function licences({ inputs }) {
   const names = new Set();
   for (const input of Object.keys(inputs)) {
@@ -121,8 +121,8 @@ async function licences({ inputs }) {
     const { version, license } = JSON.parse(await fs.readFile(path.join(folder, 'package.json'), 'utf8'));
     const file = (await fs.readdir(folder)).find((one) => /^licen[cs]e/i.test(one));
     if (!ALLOWED.includes(license))
-      throw new Error(`${name} ${version} has the licence ${license}, which is not in the list`);
-    if (!file) throw new Error(`${name} ${version} (${license}) has no file with its licence`);
+      throw new Error(`${name} ${version} has the license ${license}, which is not in the list`);
+    if (!file) throw new Error(`${name} ${version} (${license}) has no file with its license`);
     parts.push(`${name} ${version} (${license})\n\n${(await fs.readFile(path.join(folder, file), 'utf8')).trim()}\n`);
   }
   return `The page contains these packages.\n\n${parts.join(`\n${'-'.repeat(80)}\n\n`)}`;

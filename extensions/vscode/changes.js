@@ -170,7 +170,7 @@ class Changes {
         found.push(placed(await this._link.request({ type: 'review_get', project })));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
-        this._around.log(`no review is shown of ${project}: ${error.message}`);
+        this._around.log(`the review of ${project} is not shown: ${error.message}`);
       }
     }
     const before = this._reviews;

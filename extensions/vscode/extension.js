@@ -25,7 +25,7 @@ async function activate(context) {
   const status = new Status(vscode);
   const opened = new Sockets(async (socket) => {
     const why = await serve(socket, methods, (said) => status.answered(said));
-    if (why) status.log(`a connection was ended: ${why}`);
+    if (why) status.log(`closed a connection: ${why}`);
   });
   sockets = opened;
   const follow = async () => {

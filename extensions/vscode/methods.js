@@ -141,7 +141,7 @@ class Window {
   async _sendMessage(params) {
     const { message } = params;
     if (typeof message !== 'string' || message.trim() === '')
-      throw new BadParams('message: must be a string that is not empty');
+      throw new BadParams('message: must be a non-empty string');
     if ('file_path' in params && !(await this._file(params))) return { success: true };
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {

@@ -165,7 +165,7 @@ function summary(reviews) {
 }
 
 /**
- * What one decision about everything is about, in words.
+ * What one decision on everything is about, in words.
  *
  * @param {Placed[]} reviews
  */
@@ -208,7 +208,7 @@ function keysOf(reviews) {
  *
  * @param {string} text
  * @param {ReviewedFile} file
- * @returns {string | null} null if the file is not what the review is about any more
+ * @returns {string | null} null if the file is no longer what the review is about
  */
 function before(text, file) {
   const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? [];

@@ -125,7 +125,7 @@ function mode(name) {
 }
 
 /**
- * What became of a hunk that is not in the review any more.
+ * What became of a hunk that is no longer in the review.
  *
  * @param {string} [by]
  * @param {string} [decision]

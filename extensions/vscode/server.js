@@ -70,7 +70,7 @@ async function makeWay(address) {
   if (!found) return;
   if (found.uid !== process.geteuid?.()) throw new Error(`${address} belongs to another user and was not changed`);
   if (!found.isSocket()) throw new Error(`${address} is not a socket and was not changed`);
-  if (await isLive(address)) throw new Error(`another process already listens on ${address}`);
+  if (await isLive(address)) throw new Error(`another process is already listening on ${address}`);
   fs.rmSync(address, { force: true });
 }
 

@@ -78,7 +78,7 @@ function dial(address) {
 /**
  * @typedef {Object} Around what surrounds the connection
  * @property {() => {editor: string, folders: string[]}} about this editor
- * @property {(isConnected: boolean) => void} connected a server that knows reviews is there, or is not there any more
+ * @property {(isConnected: boolean) => void} connected a server that knows reviews is there, or no longer there
  * @property {(change: {project: string, by: string}) => void} changed a review has changed
  * @property {(text: string) => void} log
  */

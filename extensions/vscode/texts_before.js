@@ -17,7 +17,7 @@ const SCHEME = 'drawbridge-review';
 class TextsBefore {
   /**
    * @param {typeof import('vscode')} vscode the API
-   * @param {Find} find the file of a review; without `file` if nothing in it is to be decided any more
+   * @param {Find} find the file of a review; without `file` if there is no longer anything to decide in it
    * @param {() => void} outdated is called if a file is not what its review is about
    */
   constructor(vscode, find, outdated) {

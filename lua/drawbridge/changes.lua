@@ -198,7 +198,7 @@ function M.show_review(params)
   end
 end
 
---- The bridge has ended: nothing can be decided any more.
+--- The bridge has ended: nothing can be decided from now on.
 function M.stop()
   if review then
     M.show_review({ wanted = false })

@@ -1,4 +1,4 @@
---- The undecided changes of a review in the buffers of their files: signs, colours, removed lines in between, and the keys
+--- The undecided changes of a review in the buffers of their files: signs, colors, removed lines in between, and the keys
 --- `]c` and `[c`.
 local buffers = require('drawbridge.buffers')
 local inline = require('drawbridge.view_inline')

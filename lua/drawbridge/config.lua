@@ -64,7 +64,7 @@ local boolean = {
     return type(value) == 'boolean'
   end,
 }
-local text = { expects = 'a string that is not empty', fits = is_text }
+local text = { expects = 'a non-empty string', fits = is_text }
 local texts = {
   expects = 'a string or a list of strings',
   fits = function(value)
@@ -139,7 +139,7 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add, drop or swap with their neighbour to make `b` of `a`.
+--- The number of letters to change, add, drop or swap with their neighbor to make `b` of `a`.
 local function distance(a, b)
   local rows = { [0] = {} }
   for j = 0, #b do

@@ -238,7 +238,7 @@ end
 local function check_mode()
   local advice = {
     ':DrawbridgeClaude starts it with --permission-mode default.',
-    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json of the project or your home.',
+    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project or your home.',
   }
   local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
@@ -283,7 +283,7 @@ local function check_gemini_setting()
   elseif ide.enabled == true then
     ok(('It looks for an editor (ide.enabled in %s)'):format(file))
   elseif ide.enabled == false then
-    warn(('ide.enabled is false in %s: it does not look for an editor'):format(file), {
+    warn(('ide.enabled is false in %s, so it does not look for an editor'):format(file), {
       'Type /ide enable in Gemini CLI once.',
     })
   elseif settings.has_defaults() then
@@ -304,7 +304,7 @@ end
 local function check_container()
   if require('drawbridge.cli').looks_outside() then
     info(
-      'This is a container: a gemini that was not started by :DrawbridgeGemini looks for its editor outside. '
+      'This is a container: a gemini that was not started by :DrawbridgeGemini looks for its editor outside it. '
         .. 'Run this before you start it: export REMOTE_CONTAINERS=true'
     )
   end

@@ -265,7 +265,7 @@ end
 function M.handle(method, params)
   local handler = handlers[method]
   if not handler or (not bridge and method ~= 'attach') then
-    return { ok = false, code = 'INTERNAL', message = ('Neovim cannot answer %s now.'):format(method) }
+    return { ok = false, code = 'INTERNAL', message = ("Neovim can't answer %s now."):format(method) }
   end
   local ok, value = pcall(handler, params)
   if ok then

@@ -137,9 +137,9 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse('The agent does not accept a prompt at the moment: its terminal shows something else. Try again later.')
+    refuse("The agent can't take a prompt now: its terminal shows something else. Try again later.")
   elseif typed then
-    refuse('Someone has started typing a prompt there, so yours was not typed. Try again later.')
+    refuse('Somebody has started typing a prompt there, so yours was not typed. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -195,10 +195,10 @@ local function written_by_command(entry)
     -- An autosave plugin comes after each change; it is enough to say so once.
     if consent.is_acting() or not entry.told then
       entry.told = true
-      say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
+      say("not accepted: use :w in the proposal's window, or :DrawbridgeAccept")
     end
   elseif not view.is_readable(entry) then
-    say('not accepted: the window of the proposal is too small to show it')
+    say("not accepted: the proposal's window is too small to show it")
   elseif not writing_accepts() then
     say(':w is off here (allow_w_to_accept); use :DrawbridgeAccept')
   else
@@ -367,7 +367,7 @@ function M.accept()
   elseif not entry.windows then
     M.open()
   elseif not view.is_readable(entry) then
-    answer(':DrawbridgeAccept: the window of the proposal is too small to show it')
+    answer(":DrawbridgeAccept: the proposal's window is too small to show it")
   else
     decide(entry, true)
     return true

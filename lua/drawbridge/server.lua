@@ -144,7 +144,7 @@ local function exited(job, code)
     end
   elseif code == 2 then
     -- It was asked for something that can't be: trying again would not help.
-    fail('no bridge: ', state.last_line or 'exit code 2')
+    fail('bridge not started: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
   end

@@ -53,7 +53,7 @@ local SHARED = {
 }
 
 --- The window of another agent in this tab page.
-local function neighbour()
+local function neighbor()
   for _, session in pairs(sessions) do
     local window = vim.fn.bufwinid(session.buffer)
     if window ~= -1 and vim.api.nvim_win_get_config(window).relative == '' then
@@ -65,7 +65,7 @@ end
 --- A window for `buffer` where the options want it; it becomes the current one. Two agents share the room of one.
 local function open_window(buffer)
   local options = config.get().terminal
-  local beside = neighbour()
+  local beside = neighbor()
   if options.position == 'float' then
     open_float(buffer, options.size)
   elseif beside and options.position ~= 'tab' then

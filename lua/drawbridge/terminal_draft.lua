@@ -1,6 +1,6 @@
 --- Whether the person is in the middle of typing something into a terminal. A view that opens would get the rest of the text.
 ---
---- The prompt box of an agent shows it. Once a dialog has taken its place, nothing can be typed any more: the text in the box
+--- The prompt box of an agent shows it. Once a dialog has taken its place, typing is no longer possible: the text in the box
 --- stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
 local prompt_box = require('drawbridge.prompt_box')
 

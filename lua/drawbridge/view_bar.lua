@@ -4,7 +4,7 @@ local M = {}
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
 local LINE = "%{%v:lua.require'drawbridge.view_bar'.line()%}"
 
--- These replace the default colours of older Neovims (magenta and red for a change): terminal, then GUI.
+-- These replace the default colors of older Neovims (magenta and red for a change): terminal, then GUI.
 local OLD_DEFAULTS = {
   dark = {
     Added = { 22, '#1e3a26' },
@@ -20,7 +20,7 @@ local OLD_DEFAULTS = {
   },
 }
 
--- The default colours of newer ones give removed lines no background.
+-- The default colors of newer ones give removed lines no background.
 local REMOVED = {
   dark = 'ctermfg=0 ctermbg=9 guifg=NvimLightGrey1 guibg=NvimDarkRed',
   light = 'ctermfg=15 ctermbg=1 guifg=NvimDarkGrey1 guibg=NvimLightRed',
@@ -132,7 +132,7 @@ function M.clean()
   end
 end
 
---- The highlight groups of all views, as defaults that a colour scheme or the person may replace.
+--- The highlight groups of all views, as defaults that a color scheme or the person may replace.
 function M.define_highlights()
   local links = {
     Bar = 'WinBar',
@@ -162,9 +162,9 @@ function M.define_highlights()
     end
   end
   if vim.fn.has('nvim-0.10') == 0 and not vim.g.colors_name then
-    for name, colours in pairs(OLD_DEFAULTS[vim.o.background] or OLD_DEFAULTS.dark) do
+    for name, colors in pairs(OLD_DEFAULTS[vim.o.background] or OLD_DEFAULTS.dark) do
       links[name] = nil
-      vim.cmd(('highlight default Drawbridge%s ctermbg=%d guibg=%s'):format(name, unpack(colours)))
+      vim.cmd(('highlight default Drawbridge%s ctermbg=%d guibg=%s'):format(name, unpack(colors)))
     end
   end
   if vim.fn.has('nvim-0.10') == 1 and (vim.g.colors_name or 'default') == 'default' then

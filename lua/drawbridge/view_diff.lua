@@ -10,7 +10,7 @@ local OPTIONS =
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
 -- To diff mode a line that the other side lacks is an added one, on both sides.
-local COLOURS = {
+local COLORS = {
   old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller' .. CHANGED,
   proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller' .. CHANGED,
 }
@@ -60,7 +60,7 @@ function M.open(entry, layout, borrowed)
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
-    vim.wo[one].winhighlight = COLOURS[side]
+    vim.wo[one].winhighlight = COLORS[side]
   end
   bar.on_old(entry, old_window)
   bar.on_proposed(entry, window, false)
@@ -84,7 +84,7 @@ function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
---- Opens the folds of both windows: where nothing differs any longer, diff mode folds all lines into one.
+--- Opens the folds of both windows: where nothing differs now, diff mode folds all lines into one.
 ---@param entry drawbridge.Entry
 function M.unfold(entry)
   for _, window in pairs(entry.windows) do

@@ -5,7 +5,7 @@ local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
 local LINE_LIMIT = 500 -- bytes of a removed line; virtual lines do not wrap
-local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is coloured as far as its text goes
+local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored as far as its text goes
 local GUTTER = 2 -- cells of the sign column alone
 
 --- A line as virtual text can show it: tabs as spaces, other control characters as "^X".

@@ -4,7 +4,7 @@ local room = require('drawbridge.view_room')
 
 local M = {}
 
-local COLOURS = vim.api.nvim_create_namespace('drawbridge_notice')
+local COLORS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
 local BORDER = 2 -- cells of both sides
 local NARROWEST = 16 -- columns of text
@@ -132,7 +132,7 @@ local function write(buffer, lines)
   end
   vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
   for row = 1, #lines - 1 do
-    vim.api.nvim_buf_set_extmark(buffer, COLOURS, row, 0, { end_col = #lines[row + 1], hl_group = 'DrawbridgeHint' })
+    vim.api.nvim_buf_set_extmark(buffer, COLORS, row, 0, { end_col = #lines[row + 1], hl_group = 'DrawbridgeHint' })
   end
 end
 

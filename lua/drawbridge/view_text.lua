@@ -5,7 +5,7 @@ local place = require('drawbridge.view_place')
 local M = {}
 
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
-local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colours would make Neovim slow
+local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colors would make Neovim slow
 
 --- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on.
 ---@param buffer integer
@@ -95,7 +95,7 @@ local function colour_buffer(buffer, syntax)
   end
 end
 
---- Colours the texts as their language has it.
+--- Colors the texts as their language has it.
 ---@param entry drawbridge.Entry
 function M.colour(entry)
   local syntax = language(entry)

@@ -15,12 +15,12 @@ A prompt:
     ask-badly        asks without a tool, then for something unknown; says what it was answered
     edit FILE OLD NEW  asks for an Edit of FILE (in its directory), writes it as allowed, ends well
     die [CODE]       says half a sentence, complains on stderr, ends with CODE (default 3)
-    silent           nothing any more; an interrupt is not heard, SIGINT and SIGTERM end it
-    half             says something, and then nothing any more
+    silent           nothing from then on; an interrupt is not heard, SIGINT and SIGTERM end it
+    half             says something, and then nothing more
     obliging         says something; an interrupt ends its turn, after some last words
     sturdy           as `half`, and it ignores SIGINT too
     stubborn         as `silent`, and it ignores SIGINT and SIGTERM too
-    deaf             says something and does not read its input any more
+    deaf             says something and no longer reads its input
     junk             prints what is no message at all, then ends well
     junk-and-die     the same, but ends with code 4 and without a word on stderr
     line BYTES       one message of so many bytes, ends well

@@ -167,7 +167,7 @@ async def test_a_command_that_fails_says_its_last_words(project: Path) -> None:
     async with session(command("import sys; sys.exit('It is Sunday')"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
-        assert done.error == "mine ended with exit code 1: It is Sunday"
+        assert done.error == "mine exited with code 1: It is Sunday"
 
 
 async def test_a_command_is_interrupted_or_killed(project: Path) -> None:

@@ -193,7 +193,7 @@ async def test_junk_between_the_messages_is_passed_over(agent: Session) -> None:
 
 async def test_junk_explains_a_death_that_nothing_else_explains(agent: Session) -> None:
     ended = await agent.turn("junk-and-die")
-    assert ended.error == "The bad agent ended with exit code 4 before it was done: Killed by a hook"
+    assert ended.error == "The bad agent exited with code 4 before it was done: Killed by a hook"
 
 
 @pytest.mark.parametrize("command", ["bad-utf8", "surrogate", "odd", "unknown"])
@@ -212,14 +212,14 @@ async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
 
 async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
     ended = await agent.turn("endless-line")
-    assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was ended."
+    assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was stopped."
     assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
 
 
 async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
     ended = await agent.turn("die 3")
     assert (ended.ok, ended.code) == (False, "EXECUTION_FAILED")
-    assert ended.error == "The bad agent ended with exit code 3 before it was done: Something broke."
+    assert ended.error == "The bad agent exited with code 3 before it was done: Something broke."
     assert await agent.heard.next(Exited) == Exited(3, "Something broke.")
     assert agent.heard.words == "I was about to"
 
@@ -237,7 +237,7 @@ async def test_a_death_takes_the_questions_with_it(agent: Session) -> None:
 async def test_a_torn_message_at_the_end_is_none(agent: Session) -> None:
     ended = await agent.turn("torn")
     assert ended.error is not None
-    assert 'exit code 0 before it was done: {"type": "assistant", "text": "no newl' in ended.error
+    assert 'exited with code 0 before it was done: {"type": "assistant", "text": "no newl' in ended.error
 
 
 async def test_two_results_end_one_turn(agent: Session) -> None:
@@ -263,7 +263,7 @@ async def test_a_question_that_is_none_is_answered_with_an_error(agent: Session)
 @pytest.mark.parametrize("command", ["close-stdout", "close-stdin"])
 async def test_an_agent_that_can_not_be_talked_to_any_more_is_ended(agent: Session, command: str) -> None:
     ended = await agent.turn(command)
-    assert ended.error == "The bad agent closed its input or output but continued to run, and was ended."
+    assert ended.error == "The bad agent closed its input or output but continued to run, and was stopped."
     assert not lives(agent.process.pid)
 
 
@@ -277,7 +277,7 @@ async def test_an_agent_that_does_not_read_costs_bounded_memory(
     with pytest.raises(AgentRefused):
         await agent.process.set_model("x" * 2_000_000)
     ended = await agent.heard.next(TurnEnded)
-    assert ended.error == "The bad agent does not read its input, and was ended."
+    assert ended.error == "The bad agent is not reading its input, and was stopped."
 
 
 async def test_the_end_of_stderr_is_kept(agent: Session) -> None:
@@ -301,7 +301,7 @@ async def test_a_flood_lets_others_have_their_turn(agent: Session, tmp_path: Pat
 async def test_an_agent_that_dies_at_once_says_why(tmp_path: Path) -> None:
     async with session(bad_agent("die-at-once"), tmp_path) as agent:
         ended = await agent.turn("say hello")
-    assert ended.error == "The bad agent ended with exit code 7 before it was done: I can't even begin."
+    assert ended.error == "The bad agent exited with code 7 before it was done: I can't even begin."
 
 
 # Interrupt, stop and kill.
@@ -375,7 +375,7 @@ async def test_many_may_end_it_at_once(agent: Session) -> None:
 
 @pytest.mark.parametrize("command", ["child", "child-and-die", "escape", "escape-and-die"])
 async def test_what_it_started_ends_with_it(agent: Session, command: str) -> None:
-    """The child has a session of its own, ignores signals, may hold the agent's pipes, or has nothing of it any more."""
+    """The child has a session of its own, ignores signals, may hold the agent's pipes, or no longer has anything of it."""
     ended = await agent.turn(command)
     child = int(agent.heard.words)
     assert ended.ok == lives(child) or command.endswith("-and-die")

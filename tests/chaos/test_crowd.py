@@ -1,4 +1,4 @@
-"""Many clients at many projects, one of which reads nothing any more: the others are served, and memory stays bounded."""
+"""Many clients at many projects, one of which has stopped reading: the others are served, and memory stays bounded."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def poem(line: str) -> str:
 async def one_hunk_race(
     people: dict[str, Client], order: list[str], wishes: dict[str, str], project: str, root: Path, number: int
 ) -> None:
-    """The agent changes a line, and each person decides about that hunk in another way."""
+    """The agent changes a line, and each person decides on that hunk in another way."""
     before, after = (root / "poem.txt").read_text(), poem(f"by the agent {number}")
     prompt = f"/write {json.dumps({'poem.txt': after})}"
     run = (await people["phone"].ask("execute", project, prompt=prompt))["data"]["run_id"]

@@ -43,7 +43,7 @@ def test_a_lock_is_held_by_one_whoever_gives_up(waiting: list[tuple[bool, bool]]
         assert all(not task.cancelled() for task, (_, gives) in zip(tasks, waiting, strict=True) if not gives)
         pairs = list(zip(order[::2], order[1::2], strict=False))
         assert all(one == other or str(one) in order for one, other in pairs)
-        async with asyncio.timeout(1), lock.held():  # nobody has it any more
+        async with asyncio.timeout(1), lock.held():  # it is no longer held
             pass
 
     asyncio.run(run())

@@ -220,7 +220,7 @@ def test_a_port_is_open_while_somebody_listens() -> None:
 
 
 def test_in_doubt_a_port_is_open() -> None:
-    """Whoever does not accept any more may still live."""
+    """Whoever no longer accepts may still live."""
     with socket.socket() as listener, socket.socket() as waiting:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

@@ -56,7 +56,7 @@ def test_another_version_is_named(doctor: Doctor, agent: Agent, name: str, versi
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("exit 127", "`--version` ended with code 127"),
+        ("exit 127", "`--version` exited with code 127"),
         ("echo hello", "`--version` printed no version"),
         ("sleep 60", "it did not print its version within 0.5 seconds"),
     ],

@@ -73,7 +73,7 @@ def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo oh dear >&2; exit 7", "it ended with code 7: oh dear"),
+        ("echo oh dear >&2; exit 7", "it exited with code 7: oh dear"),
         ("echo hello", "its answer is not JSON"),
         ("echo 5", "its answer is not a JSON object"),
         ("sleep 60 | cat", "it did not answer within 0.5 seconds"),

@@ -148,7 +148,7 @@ async def test_a_clock_that_was_set_back_is_named(doctor: Doctor, data: Path) ->
         later = time.time() + 7200
         os.utime(data / "token", (later, later))
         said = doctor()
-    assert f"{data / 'token'} was written 2.0 hours in the future" in said.one("clock")["title"]
+    assert f"{data / 'token'} is dated 2.0 hours in the future" in said.one("clock")["title"]
 
 
 def test_an_address_that_refuses_is_named(doctor: Doctor, data: Path) -> None:

@@ -49,7 +49,7 @@ from drawbridge.text import split, utf16_length
 
 
 class Buffer(Struct):
-    """``saved`` is what the file held when it was last read or written; None: it has never been on disk."""
+    """``saved`` is what the file held when it was last read or written; None if it has never been on disk."""
 
     text: str
     saved: str | None

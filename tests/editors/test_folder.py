@@ -167,7 +167,7 @@ class TestWhatAPersonReads:
         await rig.until_asked()
         await rig.editor.notify("First line.\nSecond line.", "warn")
         await rig.terminal.shows("Second line.")
-        assert uncoloured(rig.terminal.screen).endswith(
+        assert uncolored(rig.terminal.screen).endswith(
             f"\n{QUESTION}\r\x1b[KFirst line.\n{QUESTION}\r\x1b[KSecond line.\n{QUESTION}"
         )
         await rig.accept("1")
@@ -375,7 +375,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
+        await rig.terminal.shows("The bridge is stopping. The proposal is undecided.")
         assert rig.events == []
 
 
@@ -427,7 +427,7 @@ class TestEditing:
     @pytest.mark.parametrize(
         ("script", "reason"),
         [
-            ("echo changed > $1; exit 3", "ended with status 3"),
+            ("echo changed > $1; exit 3", "exited with code 3"),
             ("rm $1", "The edited file was removed"),
             (r"printf 'a\000b' > $1", "is binary"),
             (r"printf 'caf\351' > $1", "is not UTF-8"),
@@ -466,7 +466,7 @@ class TestEditing:
         assert "By the way." not in rig.terminal.screen
         rig.terminal.type("\n")
         await rig.accept("second")
-        after = uncoloured(rig.terminal.screen).partition("begin")[2]
+        after = uncolored(rig.terminal.screen).partition("begin")[2]
         assert after.index("end\n") < after.index("By the way.\n") < after.index("Withdrawn:") < after.index(QUESTION)
         assert rig.decisions == [("second", Accepted(NEW))]
 
@@ -485,7 +485,7 @@ class TestEditing:
         assert rig.events == []
 
 
-def uncoloured(screen: str) -> str:
+def uncolored(screen: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", screen)
 
 

@@ -86,7 +86,7 @@ async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenRig) -> No
     rig, pane = screen
     await proposes(rig)
     await sees(pane, r"Claude Code proposes  \+2 −1|Proposed  \+2 −1", r":w accepts · :q rejects", "TWO", "two")
-    # E1568 is Neovim's own: on a busy machine tmux does not tell its colours in time.
+    # E1568 is Neovim's own: on a busy machine tmux does not tell its colors in time.
     assert re.findall(r"\bE(?!1568:)\d*:", await rig.person.messages()) == []
     await rig.person.until(SHOWN)
     await rig.person.types(":w<CR>")

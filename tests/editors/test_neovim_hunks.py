@@ -239,7 +239,7 @@ return found
 async def test_changed_lines_are_signed_and_coloured_to_the_edge(
     program: Path, tmp_path: Path, number: bool, columns: int
 ) -> None:
-    """On the screen, in the default colours, with line numbers and without."""
+    """On the screen, in the default colors, with line numbers and without."""
     old, new = CHANGED
     path = tmp_path / "app.py"
     path.write_text(old)
@@ -262,7 +262,7 @@ async def test_changed_lines_are_signed_and_coloured_to_the_edge(
         await asyncio.to_thread(pane.wait_for, "(?m)" + r" *\n".join(map(re.escape, lines)))
         groups = await person.lua(HIGHLIGHTS)
         assert len({*groups.values(), ""}) == 4, "each has a background of its own"
-        shown = {text.rstrip(): backgrounds for text, backgrounds in coloured(pane.coloured)}
+        shown = {text.rstrip(): backgrounds for text, backgrounds in colored(pane.coloured)}
         for line in lines:
             backgrounds = shown[line.rstrip()]
             group = groups[{"-": "Removed", "+": "Added"}.get(line[0], "Changed")]
@@ -279,7 +279,7 @@ async def test_changed_lines_are_signed_and_coloured_to_the_edge(
         await editor.close()
 
 
-def coloured(screen: str) -> Iterator[tuple[str, list[str]]]:
+def colored(screen: str) -> Iterator[tuple[str, list[str]]]:
     """Each line of a screen, and the number of the background of each of its cells; empty where it has none."""
     background = ""
     for line in screen.splitlines():

@@ -240,7 +240,7 @@ def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: G
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
-    assert "were not touched. A merge was not possible: both changed line 2." in told
+    assert "were not touched. The change could not be merged: both changed line 2." in told
     assert neovim.told == ["Claude Code's change to a.py can't be merged; your text was not touched"]
 
 
@@ -256,7 +256,7 @@ def test_an_editor_that_will_not_merge_says_why(guard: Guard, project: Path) -> 
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
-    assert "A merge was not possible: a plugin saves it." in told
+    assert "The change could not be merged: a plugin saves it." in told
 
 
 def test_two_editors_with_the_same_file_both_get_it(guard: Guard, project: Path) -> None:
@@ -278,14 +278,14 @@ def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path,
     if content is not None:
         file.write_bytes(content)
     guard.neovim({str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
-    assert "A later merge is not possible here." in guard.denial(edit(str(file)), answer="merge")
+    assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge")
     assert bases() == []
 
 
 def test_what_its_editor_has_as_no_text_is_denied_too(guard: Guard, project: Path) -> None:
     """A notebook in VS Code, say."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
-    assert "A later merge is not possible here." in guard.denial(edit(str(project / "a.py")), answer="merge")
+    assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")
     assert len(vscode.told) == 1
 
 
@@ -296,7 +296,7 @@ def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_m
     file.write_bytes(b"")
     guard.neovim({str(file): {"modified": True}})
     assert guard.say(edit(str(file)), answer="merge") == {}
-    assert "A later merge is not possible here." in guard.denial(edit(str(file)), answer="merge", policy="any")
+    assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge", policy="any")
 
 
 def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, project: Path) -> None:
@@ -304,7 +304,7 @@ def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, proje
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(guard.say(edited(str(buffer.file)), answer="merge"))
-    assert "A merge was not possible: its previous text is not known." in told
+    assert "The change could not be merged: its previous text is not known." in told
     assert buffer.text == "mine\n"
 
 

@@ -76,7 +76,7 @@ HUNG = {
     "busy": (editors.busy, "did not answer in time"),
 }
 WRONG = {
-    "at a prompt": (editors.at_a_prompt, "waits at a prompt"),
+    "at a prompt": (editors.at_a_prompt, "is waiting at a prompt"),
     "hanging up": (editors.hanging_up, "hung up"),
     "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
     "another protocol": (editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "sent an invalid answer"),
@@ -118,6 +118,14 @@ def test_an_editor_that_gives_no_answer_is_unknown(
         assert answer["hookSpecificOutput"]["permissionDecision"] == unknown
         reason = answer["hookSpecificOutput"]["permissionDecisionReason"]
         assert "could not find out in time whether a.py has unsaved changes: an editor on this machine" in reason
+
+
+def test_several_files_have_unsaved_changes(guard: Guard) -> None:
+    guard.neovim({A: KEPT}, manner=editors.silent)
+    patch = "*** Update File: /ws/a.py\n*** Update File: /ws/b.py\n"
+    call = recorded("codex", "PreToolUse", "apply_patch", command=patch)
+    reason = guard.denial(call, agent="codex", deadline=60, unknown="deny")
+    assert "whether a.py and b.py have unsaved changes: an editor on this machine" in reason
 
 
 VSCODE_WRONG = {

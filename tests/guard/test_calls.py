@@ -123,7 +123,7 @@ def test_the_directory_of_a_command_is_where_it_runs() -> None:
     assert parse(elsewhere, "gemini").cwd == "/elsewhere"
 
 
-# What no agent here sends any more, or does not yet: agent and tool → its input, and what the guard takes from it.
+# What the agents here no longer send, or do not yet: agent and tool → its input, and what the guard takes from it.
 OTHERS: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
     ("claude", "MultiEdit"): ({"file_path": A, "edits": []}, E, A),
     ("claude", "NotebookEdit"): ({"file_path": A}, E, A),

@@ -106,7 +106,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
 
 
 def test_without_copies_it_says_so() -> None:
-    assert restore() == (0, "No copies: nothing has been replaced in an editor yet.\n", "")
+    assert restore() == (0, "No saved copies: no text in an editor has been replaced yet.\n", "")
 
 
 def test_a_list_is_for_people(kept: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_copy_is_put_back_and_what_the_file_held_is_the_newest(
     neovim = guard.neovim({str(file): {}})
     code, output, errors = restore("1" if by == "number" else str(file), socket_dir=str(guard.sockets))
     assert (code, errors) == (0, "")
-    assert output.startswith(f"{file} was restored to its text of 2026-09-")
+    assert output.startswith(f"{file} was restored to its text from 2026-09-")
     assert output.endswith("The text that it replaced is now the newest copy.\n")
     assert file.read_text() == "then\n"
     assert file.stat().st_mode & 0o777 == 0o755

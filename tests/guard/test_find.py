@@ -40,7 +40,7 @@ def listen(home: Path) -> Iterator[Callable[[Path], str]]:
 
 
 def dead(path: Path) -> Path:
-    """A socket that nobody listens at any more, as ``kill -9`` leaves it."""
+    """A socket on which nobody listens now, as ``kill -9`` leaves it."""
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(path))
     return path

@@ -289,7 +289,7 @@ def test_a_server_that_was_killed_costs_one_connection(guard: Guard, home: Path)
 
 
 def left_behind(name: str) -> Path:
-    """A socket where nobody listens any more."""
+    """A socket on which nobody listens now."""
     place = Path(private_socket.directory())
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -393,7 +393,7 @@ def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, ser
     with waiting(guard, home) as process:
         assert server.asked.wait(PATIENCE)
         assert process.stdout is not None
-        process.stdout.close()  # nobody reads there any more
+        process.stdout.close()  # nobody reads there now
         assert server.gone.wait(PATIENCE)
         assert process.wait(PATIENCE) == 0
 
@@ -471,7 +471,7 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
         assert process.stdout is not None
         if how == "is gone":
             process.kill()
-            assert process.stdout.read().endswith(b"\n{}\n")  # to the end: nobody holds it any more
+            assert process.stdout.read().endswith(b"\n{}\n")  # to the end: nobody has it open now
         else:
             process.stdout.close()
             assert process.wait(PATIENCE) == 0

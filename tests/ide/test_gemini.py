@@ -30,7 +30,7 @@ async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str 
 
 
 async def gone(rig: BridgeRig) -> None:
-    """Nothing is shown or prepared any more."""
+    """Nothing is left that is shown or prepared."""
     await until(lambda: not rig.editor.shown and not rig.bridge.reviews._open, "the end of the proposal")
 
 
@@ -107,7 +107,7 @@ async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(rig: Br
         rig.editor.decide(await propose(rig, cli), Accepted(""))
         assert (await stream.message())["method"] == "ide/diffRejected"
         [(message, level)] = rig.editor.told
-        assert "cannot write an empty file" in message
+        assert "can't write an empty file" in message
         assert level == "warn"
 
 

@@ -194,7 +194,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.questions)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        """The agent does not want the answer any more."""
+        """The agent no longer wants the answer."""
         self.drop([data.draw(st.sampled_from(self.questions))])
 
     @rule(owner=OWNERS)

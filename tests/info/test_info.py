@@ -245,7 +245,7 @@ async def test_a_neovim_at_a_prompt_says_why_it_is_silent(nvim: Path, folder: Pa
         while not mode.get("blocking"):
             mode = await neovim.person.call("nvim_get_mode")
         said = await report(folder)
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "waits at a prompt")]
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "is waiting at a prompt")]
 
 
 @pytest.mark.parametrize("nonsense", [None, 1, [], {"editor": 1, "pid": "x"}, {"files": 3}])
@@ -441,14 +441,14 @@ async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
     assert "o none" in section(shown, "Editors")[0]
 
 
-@pytest.mark.parametrize("colourless", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colourless: bool) -> None:
+@pytest.mark.parametrize("colorless", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colorless: bool) -> None:
     deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
     short_name = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     }  # `drawbridge`, wherever the checkout is
-    environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colourless else {})
+    environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colorless else {})
     with Tmux.server(columns=80, rows=50) as tmux, mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         shell = ["sh", "-c", '"$@"; echo "ended: $?"; read line', "sh"]
         pane = tmux.start("info", [*shell, *COMMAND, str(folder)], cwd=folder, environment=environment)
@@ -459,7 +459,7 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
     assert any("4711.sock" in line for line in plain)
     assert all(columns(line) <= 80 for line in plain)
     assert [line for line in plain if line.startswith("    ") and "·" not in line and "▸" not in line] == []
-    assert ("\x1b[1;31m" in painted or "\x1b[1m\x1b[31m" in painted) is not colourless
+    assert ("\x1b[1;31m" in painted or "\x1b[1m\x1b[31m" in painted) is not colorless
 
 
 # Asked wrongly, and the page

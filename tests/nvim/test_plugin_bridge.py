@@ -169,7 +169,7 @@ class TestWithoutThePythonSide:
 
     def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: no bridge: --port must be")
+        editor.says("drawbridge: bridge not started: --port must be")
         assert editor.status()["state"] == "failed"
         assert len(starts()) == 1
 
@@ -201,7 +201,7 @@ class TestDying:
 
     def test_its_last_lines_are_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: no bridge")
+        editor.says("drawbridge: bridge not started")
         editor.command("DrawbridgeLog")
         editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
         shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
@@ -348,4 +348,4 @@ class TestTheRealOne:
 
     def test_what_it_refuses_is_said(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
-        editor.says("drawbridge: no bridge: /nowhere is not a directory")
+        editor.says("drawbridge: bridge not started: /nowhere is not a directory")

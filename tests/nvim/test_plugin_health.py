@@ -241,7 +241,7 @@ class TestGemini:
         [
             (
                 '{"ide": {"enabled": false}}',
-                "ide.enabled is false in ~/.gemini/settings.json: it does not look for an editor",
+                "ide.enabled is false in ~/.gemini/settings.json, so it does not look for an editor",
             ),
             ('{"general": {}}', "ide.enabled is not set in ~/.gemini/settings.json: :DrawbridgeGemini asks"),
             ('{"ide": // mine', "settings.json can't be read here as JSON"),

@@ -69,7 +69,7 @@ def poem(line: str) -> str:
 
 
 class Race:
-    """The agent changes a line, and both decide about that hunk."""
+    """The agent changes a line, and both decide on that hunk."""
 
     def __init__(self, editor: Neovim, phone: Client, project: str, root: Path, number: int) -> None:
         self.editor = editor

@@ -71,8 +71,8 @@ ANSWER = """Two things are wrong in `bridge.py`:
 I'll fix both:"""
 
 
-COLOURED = "[...document.querySelectorAll('.diff')].every((one) => one.querySelector('[class^=code-]'))"
-"""What colours code has come."""
+COLORED = "[...document.querySelectorAll('.diff')].every((one) => one.querySelector('[class^=code-]'))"
+"""What colors code has come."""
 
 
 class Agent:
@@ -195,7 +195,7 @@ def at_the_desk(browser: Browser, server: Server, root: Path, target: Path) -> N
 
 def shoot(person: Person, file: Path) -> None:
     person.until("document.documentElement.dataset.connection !== 'connecting'")
-    person.until(COLOURED)
+    person.until(COLORED)
     person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
     person("shot", file=str(file))
 

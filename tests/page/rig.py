@@ -25,7 +25,7 @@ class Browser(BrowserProcess):
 
     @contextlib.contextmanager
     def person(self, url: str, **how: Any) -> Iterator[Person]:
-        """Opens ``url``. ``how``: width, height, dark, forced (the system's own colours), untrusting
+        """Opens ``url``. ``how``: width, height, dark, forced (the system's own colors), untrusting
         (goes past the warning of a certificate), held (a file that the server does not send until
         :meth:`Person.lets`)."""
         person = Person(self, next(self._names))

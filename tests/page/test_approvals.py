@@ -433,7 +433,7 @@ def test_number_keys_are_for_a_card_in_view(browser: Browser, address: str) -> N
         assert person.runs("document.querySelector('.approval input:checked')") is None
 
 
-# Small screens, colours of the system.
+# Small screens, colors of the system.
 
 SIDEWAYS = {"width": 844, "height": 390}
 

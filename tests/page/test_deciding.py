@@ -158,7 +158,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
 def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("one")
-        person.clicks("text=Accept all edits this session")
+        person.clicks("text=Accept all edits for this session")
         person.sees(".finished")
         person.prompts("two")
         person.until("document.querySelectorAll('.finished').length === 2")

@@ -108,7 +108,7 @@ def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server:
     token = given(own_server, "Ada's phone", "run")
     with browser.person(f"{page}#token={token}") as person:
         person.sees(".side .empty", "No projects yet")
-        for choice in ("Keep this device’s access", "Use the token of the link"):
+        for choice in ("Keep this device’s access", "Use the link’s token"):
             person.runs("location.hash = '#token=drawbridge_wrong'")
             person.sees("dialog", "Replace this device’s access?")
             assert "wrong" not in person.runs("location.href")
@@ -128,7 +128,7 @@ def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: 
     with browser.person(f"{page}#token={mine}") as person:
         person.sees(".side .empty", "No projects yet")
         person.runs(f"location.hash = '#token={other}'")
-        person.clicks("dialog button:has-text('Use the token of the link')")
+        person.clicks("dialog button:has-text('Use the link’s token')")
         person.until(f"{TOKEN} === '{other}'")
         person.sees(".side .empty", "No projects yet")
 

@@ -116,7 +116,7 @@ async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_f
             assert person.runs("document.querySelector('pre.whole').textContent") == text
             assert person.reads(".toast") == []
             person.prompts("/lines 100")
-            person.sees(".toast.problem", "The history of blog takes 1 MB of 2 MB")
+            person.sees(".toast.problem", "The history of blog uses 1 MB of 2 MB")
             person.clicks(".toast button")
             person.loses(".toast")
 

@@ -22,7 +22,7 @@ def box(person: Person, css: str) -> dict[str, float]:
     return found
 
 
-def centre(one: dict[str, float]) -> float:
+def center(one: dict[str, float]) -> float:
     return (one["left"] + one["right"]) / 2
 
 
@@ -122,7 +122,7 @@ def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directo
         assert box(person, ".run")["height"] <= 36
         person("resize", width=1280, height=800)
         person.picks("mode", "plan")
-        assert abs(centre(box(person, ".toast")) - centre(box(person, ".conversation"))) <= 1
+        assert abs(center(box(person, ".toast")) - center(box(person, ".conversation"))) <= 1
 
 
 def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> None:

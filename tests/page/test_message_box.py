@@ -317,7 +317,7 @@ def test_a_message_that_the_turn_does_not_take_comes_back(browser: Browser, addr
         person.sees(".steer")
         person.fills("#prompt", "and be quick")
         person.clicks(".steer")
-        person.sees(".toast", "The agent is not working now.")
+        person.sees(".toast", "The agent is not working.")
         assert person("value", css="#prompt") == "and be quick"
 
 

@@ -183,7 +183,7 @@ async def test_keeping_what_has_not_been_in_view_asks(browser: Browser, server: 
         opens(person, project)
         person.clicks(".review-bar button:has-text('Keep all')")
         person.sees("dialog h2", "Keep 4 changes in 3 files?")
-        person.sees("dialog p", "not been in view in full")
+        person.sees("dialog p", "You have not fully seen")
         person.clicks("dialog button:has-text('Cancel')")
         person.sees(".review-bar", "3 files · 4 changes")
         person.clicks(".review-bar button:has-text('Keep all')")
@@ -434,7 +434,7 @@ async def test_what_is_cut_is_shown_before_it_is_decided(
     await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         opens(person, project)
-        person.sees(".review-bar .hint", "show 1 change in full")
+        person.sees(".review-bar .hint", "expand 1 change first")
         person.clicks(".review-files button:has-text('long.txt')")
         person.sees(in_hunk("long.txt", ".unopened"))
         assert person.runs("[...document.querySelectorAll('.hunk')].at(0).querySelector('.yes').disabled")
@@ -686,12 +686,12 @@ async def test_a_renamed_file_is_one_file_and_its_name_is_decided_by_itself(
     assert not (repository / "verses" / "song.txt").exists()
 
 
-def png(width: int, height: int, colour: tuple[int, int, int]) -> bytes:
+def png(width: int, height: int, color: tuple[int, int, int]) -> bytes:
     def part(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = zlib.compress((b"\0" + bytes(colour) * width) * height)
+    rows = zlib.compress((b"\0" + bytes(color) * width) * height)
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", rows) + part(b"IEND", b"")
 
 

@@ -31,7 +31,7 @@ def test_a_long_answer_is_drawn_once_while_it_is_said(browser: Browser, address:
         person.sees(".said:not(.live) .code-block .code-word", "def")
         drawn = person.runs("window.drawn")
         there = person.runs("document.querySelectorAll('.said:not(.live) *').length")
-        assert drawn < there * 5, (drawn, there)  # the colours come behind the text
+        assert drawn < there * 5, (drawn, there)  # the colors come behind the text
 
 
 def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, address: str) -> None:

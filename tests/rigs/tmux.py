@@ -48,7 +48,7 @@ class Pane:
 
     @property
     def coloured(self) -> str:
-        """The screen with the escape sequences of its colours, and with blanks at the ends of lines."""
+        """The screen with the escape sequences of its colors, and with blanks at the ends of lines."""
         return self._tmux.run("capture-pane", "-p", "-e", "-N", "-t", self.id)
 
     @property
@@ -58,7 +58,7 @@ class Pane:
         return "\n".join(["┌" + "─" * 78, *lines, "└" + "─" * 78])
 
     def type(self, words: str) -> None:
-        """Type ``words`` as they are; no name of a key is recognised in them."""
+        """Type ``words`` as they are; no name of a key is recognized in them."""
         self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
 
     def press(self, *keys: str) -> None:

@@ -57,7 +57,7 @@ class Process:
         self.answers: list[tuple[str, base.Decision]] = []
         self.interrupts = 0
         self.steers: list[str] | None = []
-        """Messages that were sent into its turn; None: it takes none."""
+        """Messages that were sent into its turn; None if it takes none."""
         self.modes: list[str] = []
         self.ended = False
         self.busy = False

@@ -63,7 +63,7 @@ async def test_how_long_a_run_took_is_in_the_log(tmp_path: Path, caplog: pytest.
         project = await server.project(phone)
         process = await server.running(phone, project, "a secret thought")
         process.ends()
-    [said] = [record.getMessage() for record in caplog.records if "has ended after" in record.getMessage()]
+    [said] = [record.getMessage() for record in caplog.records if " ended after " in record.getMessage()]
     [finished] = phone.updates("run_finished")
-    assert said == f"{project}: {finished['run_id']} has ended after {finished['duration_ms'] / 1000:.1f} s: completed"
+    assert said == f"{project}: {finished['run_id']} ended after {finished['duration_ms'] / 1000:.1f} s: completed"
     assert "secret" not in caplog.text

@@ -41,7 +41,7 @@ async def test_an_edited_plan_is_what_the_model_reads(poem: Path, model: Message
         asked = (await client.receive("permission_request"))["data"]
         assert (asked["kind"], asked["title"]["text"]) == ("plan", "Claude’s plan")
         [always] = asked["always"]
-        assert always["text"] == "Accept all edits this session"
+        assert always["text"] == "Accept all edits for this session"
         edited = asked["input"] | {"plan": "# Shout\n\nIn capitals."}
         answer = {"approval_id": asked["approval_id"], "decision": "allow", "updated_input": edited}
         await client.ask("permission_response", answer, project)

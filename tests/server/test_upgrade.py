@@ -130,7 +130,7 @@ async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served
     async with serving(tmp_path) as server:
         listed = await server.does(Client(), "project_list")
         assert [one["id"] for one in listed["data"]["projects"]] == [SHOP]
-    assert f"the project in {BLOG} can't be read now: it was written by a newer Drawbridge" in caplog.text
+    assert f"the project in {BLOG} can't be read at present: it was written by a newer Drawbridge" in caplog.text
     assert everything_below(data / "projects" / BLOG) == before
     assert list((data / "quarantine").iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""From an installed package, as pipx and uvx have it: what setup installs does not need that package any more."""
+"""From an installed package, as pipx and uvx have it: what setup installs no longer needs that package."""
 
 from __future__ import annotations
 

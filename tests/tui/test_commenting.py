@@ -372,13 +372,13 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
         await is_open(person, CommentsDialog)
         if scope == "view":
             await person.presses("escape", "c")
-            await is_told(person, "View only. Decide on another device.")
+            await is_told(person, "View only. Decide from another device.")
             assert "c comment" not in person.screen
             assert "▸" not in person.screen
             return
         await person.sees("This device can't send drafts. Use a device that may start runs.")
         await person.presses("escape")
-        await is_told(person, "You can comment here. Decide on another device.")
+        await is_told(person, "You can comment here. Decide from another device.")
         await begins(person)
         await adds(person, "By the pad.")
     assert len(await comments_of(server, project)) == 2

@@ -63,7 +63,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
 async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("one")
-        await person.is_asked("w Accept all edits this session")
+        await person.is_asked("w Accept all edits for this session")
         await person.presses("w")
         await person.hears("Finished")
         await person.prompts("two")

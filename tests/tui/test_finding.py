@@ -202,7 +202,7 @@ async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -
 
 
 def at_a_terminal(directory: Path) -> None:
-    """In the project's directory; every key goes through a real terminal, and so does every colour."""
+    """In the project's directory; every key goes through a real terminal, and so does every color."""
     command = [sys.executable, "-m", "drawbridge", "attach", "."]
     with Tmux.server(columns=80, rows=24) as tmux:
         pane = tmux.start("attach", command, cwd=directory, environment=os.environ)

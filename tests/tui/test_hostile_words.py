@@ -131,7 +131,7 @@ def test_what_is_pasted_is_what_is_seen(text: str) -> None:
 
 
 MARKS = "a \u0301\u200d\ufe0f\U0001f3fb\n\t界`#*_-"
-"""What is written with a neighbour, and what may stand in front of it."""
+"""What is written with a neighbor, and what may stand in front of it."""
 
 
 @settings(max_examples=50)

@@ -159,9 +159,10 @@ def test_all_at_once_says_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
-        "You have not seen 1 of them in full. Other changes to the same files stay.",
+        "You have not fully seen 1 of them. Other changes to the same files stay.",
     )
-    assert review_words.question("keep", 3, 3, "a.py")[1] == "You have not seen any of them in full."
+    assert review_words.question("keep", 3, 3, "a.py")[1] == "You have not fully seen any of them."
+    assert review_words.question("keep", 1, 1, "a.py") == ("Keep 1 change in a.py?", "You have not seen all of it.")
 
 
 def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:

@@ -308,7 +308,7 @@ async def test_all_changes_of_a_file_are_decided_at_once(server: Server, reposit
 async def test_all_at_once_is_only_what_was_shown(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 12)) as (person, project):
         await person.presses("X")
-        await person.sees("Undo 4 changes in 3 files?", "You have not seen")
+        await person.sees("Undo 4 changes in 3 files?", "You have not fully seen")
         (repository / "more.txt").write_text("more\n")
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("y")
@@ -326,10 +326,10 @@ async def test_a_device_that_may_only_look_decides_nothing(server: Server, repos
     async with attached(server, repository, token_file=str(token)) as person:
         await person.sees("Review: 3 files +4 −3")
         await person.presses("v")
-        await is_told(person, "View only. Decide on another device.")
+        await is_told(person, "View only. Decide from another device.")
         await person.sees("3 files · 4 changes")
         await person.presses("a", "u", "e", "A", "U", "K", "X")
-        await is_told(person, "View only. Decide on another device.")
+        await is_told(person, "View only. Decide from another device.")
         await person.sees("3 files · 4 changes")
         assert "keep all" not in person.screen
         await person.presses("escape")

@@ -62,7 +62,7 @@ def test_an_answer_to_a_question_is_not_an_edit() -> None:
     ("reason", "words"),
     [
         ("overruled: it was allowed in the terminal at the same moment", "Overruled: it was allowed in the terminal"),
-        ("asked in the terminal: it can only be answered there now", "Asked in the terminal: it can only"),
+        ("asked in the terminal: it can now be answered only there", "Asked in the terminal: it can now"),
         ("answered elsewhere", "Answered elsewhere"),
         ("the run has ended", "Withdrawn: the run has ended"),
     ],

@@ -1,4 +1,4 @@
-"""Every size of a terminal shows what is asked and each way to answer it; the colours are the terminal's light or dark."""
+"""Every size of a terminal shows what is asked and each way to answer it; the colors are the terminal's light or dark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_a_question_fits(server: Server, directory: Path, size: tuple[int,
     async with attached(server, directory, size=size) as person:
         await person.app.client.execute("A word " * 8)
         card = await person.is_asked("wants to edit")
-        await person.sees("a Accept", "e Edit", "r Reject", "w Accept all edits this session")
+        await person.sees("a Accept", "e Edit", "r Reject", "w Accept all edits for this")
         await person.sees("lines unchanged", "Needs you")
         assert all(len(line) <= size[0] for line in person.screen.splitlines())
         await person.presses("e")

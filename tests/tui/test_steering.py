@@ -101,11 +101,11 @@ async def test_a_stop_as_the_run_ends_leaves_its_schedule(
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
-    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit, new runs are refused."
+    words = "The server's data uses 16,000 MB of 20,000 MB: new runs are refused at the limit."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
         person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
-        await person.sees("The server's data takes 16,000 MB")
+        await person.sees("The server's data uses 16,000 MB")
 
 
 async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:

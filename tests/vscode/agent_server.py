@@ -71,7 +71,7 @@ class AgentServer:
                 pass
 
     def decides_elsewhere(self, directory: Path, **decision: Any) -> None:
-        """Somebody decides about all changes in this directory, in another editor."""
+        """Somebody decides on all changes in this directory, in another editor."""
         with self.connects() as lines:
             lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
             found = self._asks(lines, type="review_get", folder=str(directory))

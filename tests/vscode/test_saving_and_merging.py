@@ -94,7 +94,7 @@ def test_unsaved_changes_are_saved_on_request(rig: Workstation) -> None:
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}
     assert path.read_text() == "mine one\ntwo\nthree\n"
     assert not rig.state(path)["modified"]
-    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing to save any more"
+    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing left to save"
 
 
 def test_a_file_behind_another_is_saved_without_coming_to_the_front(rig: Workstation) -> None:

@@ -230,7 +230,7 @@ function replaceToken(token: string) {
     <Confirm
       title="Replace this device’s access?"
       text="This link contains an access token, but this device is already signed in. If you didn’t expect this, keep the current token."
-      yes="Use the token of the link"
+      yes="Use the link’s token"
       no="Keep this device’s access"
       act={() => tryToken(token)}
       close={close}

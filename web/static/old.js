@@ -15,8 +15,8 @@ function explain() {
     place.appendChild(text);
   }
   var runsModules = 'noModule' in document.createElement('script');
-  var hasColours = 'CSS' in window ? CSS.supports('color', 'light-dark(red, red)') : false;
-  if (!runsModules || !window.WebSocket || !window.HTMLDialogElement || !Object.hasOwn || !hasColours) tell();
+  var hasColors = 'CSS' in window ? CSS.supports('color', 'light-dark(red, red)') : false;
+  if (!runsModules || !window.WebSocket || !window.HTMLDialogElement || !Object.hasOwn || !hasColors) tell();
   // A module that the browser can't read is an error of the page, which nothing else would show.
   function look(event) {
     if (/app\.js/.test(event.filename || '')) tell();

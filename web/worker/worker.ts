@@ -56,7 +56,7 @@ async function answer(request: Request): Promise<Response> {
 }
 
 /**
- * What the server sends. `review`: it is about the project's review. `token`: for one decision about `approval_id`, whose
+ * What the server sends. `review`: it is about the project's review. `token`: for one decision on `approval_id`, whose
  * command is the whole of `body`.
  */
 type Push = {

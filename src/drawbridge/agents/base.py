@@ -55,7 +55,7 @@ class Confinement(Struct, frozen=True):
     """
 
     open_files: int | None = None
-    """For each process; None: as many as the server may have."""
+    """For each process; None for as many as the server may have."""
     nice: int = 0
     confined: bool = True
 
@@ -193,7 +193,7 @@ class TurnEnded(Struct, frozen=True):
     """The prompt has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
     ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended. ``cost_usd``: the
-    cost since the previous turn (None: unknown), ``tokens`` likewise. ``error`` (for people) and ``code`` (of the client
+    cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and ``code`` (of the client
     protocol): why it failed.
     ``retry_at``: when a used-up limit is reset, in seconds since 1970, if the agent reported it.
     """
@@ -209,7 +209,7 @@ class TurnEnded(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True, omit_defaults=True):
-    """An entry of the agent's todo list. ``doing``: its text while it is in progress."""
+    """An entry of the agent's to-do list. ``doing``: its text while it is in progress."""
 
     text: str
     status: Literal["pending", "in_progress", "completed"]
@@ -240,7 +240,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent reports about itself at the moment. ``context_tokens``: what its context contains, as of the end of the
+    """What an agent currently reports about itself. ``context_tokens``: what its context contains, as of the end of the
     latest turn, of ``context_window``. ``tasks``: those that run.
     """
 
@@ -302,7 +302,7 @@ class OffersReported(Struct, frozen=True):
 
 class ScheduleChanged(Struct, frozen=True):
     """The agent has scheduled turns without a prompt, which begin only as long as its process lives. ``until``: the time of
-    the last one, in seconds since 1970; it may have passed. None: nothing is scheduled."""
+    the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
 
     until: float | None
 

@@ -111,11 +111,11 @@ class _Watched:
         """Kills it at once, as the kernel would: during an orderly end it could take more."""
         if self._why is None:
             self._why = (
-                f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were ended. "
+                f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "
                 "Changes made so far are kept."
             )
             logger.warning(
-                "agent %d was ended: it used %d MB of memory, and %d MB is allowed", self.pid, used // MB, limit // MB
+                "agent %d was stopped: it used %d MB of memory, and %d MB is allowed", self.pid, used // MB, limit // MB
             )
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
-from drawbridge.agents.results import FAILED, Failure
+from drawbridge.agents.results import FAILED, Failure, exit_words
 
 STDIN = 0
 LONGEST_TEXT = 2_000
@@ -87,10 +87,8 @@ class Turn:
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return Failure(
-            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT]
-        )
+        how = exit_words(code)
+        return Failure(FAILED, f"{self.name} {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT])
 
     def outgoing(self) -> bytes:
         data, self._out = self._out, b""

@@ -144,7 +144,7 @@ class Process(asyncio.SubprocessProtocol):
             return
         self._stdin.write(data)
         if self._stdin.get_write_buffer_size() > STDIN_LIMIT:
-            self._fail(f"{self._name} does not read its input")
+            self._fail(f"{self._name} is not reading its input")
 
     # Messages of the process: asyncio calls these.
 
@@ -255,7 +255,7 @@ class Process(asyncio.SubprocessProtocol):
     def _fail(self, fault: str) -> None:
         """Ends a process after a protocol error that can't be recovered."""
         if self._fault is None and not self._exited.is_set():
-            self._fault = f"{fault}, and was ended."
+            self._fault = f"{fault}, and was stopped."
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
@@ -269,7 +269,7 @@ class Process(asyncio.SubprocessProtocol):
             if not self._pipe.tree_is_empty():
                 left = await asyncio.to_thread(process_tree.end, self.pid, self._mark)
                 if left:
-                    logger.error("%s: its processes %s can't be ended", self._name, left)
+                    logger.error("%s: could not stop its processes %s", self._name, left)
             await self._close_pipes()
         finally:
             self._pipe.close()

@@ -20,6 +20,11 @@ class Failure(Struct, frozen=True):
     retry_at: float | None = None
 
 
+def exit_words(code: int) -> str:
+    """How a process ended, after its name. ``code``: as ``Popen.returncode``, so that of a signal is negative."""
+    return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+
+
 def not_logged_in(name: str, said: str) -> Failure:
     remedy = "Log in there, in a terminal, or set its API key for the server."
     return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {said} {remedy}")

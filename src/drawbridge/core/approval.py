@@ -73,7 +73,7 @@ class Approval(Generic[Decision]):
         return True
 
     def withdraw(self, reason: str) -> bool:
-        """Nobody needs the decision any more; ``reason`` is for people."""
+        """The decision is no longer needed; ``reason`` is for people."""
         if not self._step(Step.WITHDRAW):
             return False
         self.reason = reason

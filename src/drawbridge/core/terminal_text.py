@@ -1,4 +1,4 @@
-"""Output for a person's terminal: text from any source is shown as harmless text, in colour if the terminal has colours."""
+"""Output for a person's terminal: text from any source is shown as harmless text, in color if the terminal has colors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-COLOURS: Final = {
+COLORS: Final = {
     "accepted": "1;32",
     "added": "32",
     "agent": "1",
@@ -27,7 +27,7 @@ COLOURS: Final = {
 _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20e2\u20e4-\u20ff\ufe20-\ufe2f"
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
-# What would drive a terminal, reorder what is read, or can't be seen. Whatever needs a neighbour to be judged stays where
+# What would drive a terminal, reorder what is read, or can't be seen. Whatever needs a neighbor to be judged stays where
 # it stands alone: emoji, French punctuation, accents and several scripts are written with it. The page has the same rules
 # (web/harmless.js); a test checks that both agree.
 # Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
@@ -64,7 +64,7 @@ _STRANGE: Final = re.compile(
 
 
 class Terminal:
-    """A text stream, in colour on a terminal. Output to a broken stream is dropped."""
+    """A text stream, in color on a terminal. Output to a broken stream is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -93,7 +93,7 @@ class Terminal:
         return min(shutil.get_terminal_size().columns, 100)
 
     def paint(self, text: str, style: str) -> str:
-        code = COLOURS[style]
+        code = COLORS[style]
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
@@ -109,7 +109,7 @@ class Terminal:
 
 
 def harmless(text: str) -> str:
-    """Text from outside as ``Terminal.plain`` shows it, without colour, so that it can be cut or measured."""
+    """Text from outside as ``Terminal.plain`` shows it, without color, so that it can be cut or measured."""
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 

@@ -41,14 +41,14 @@ def checks(directory: str) -> list[Check]:
 def version(row: Row, path: str) -> list[Finding]:
     problem, numbers = _version(path)
     if problem:
-        why = f"Neither Drawbridge nor you can start {row.title}."
+        why = f"Neither you nor Drawbridge can start {row.title}."
         todo = f"Run `{shlex.quote(path)} --version` to see why, then install {row.title} again."
         return [finding("agent-fails", f"{row.title} does not run: {problem}.", why, todo)]
     shown = ".".join(map(str, numbers))
     if numbers < row.oldest:
         oldest = ".".join(map(str, row.oldest))
         title = f"{row.title} {shown} is too old: Drawbridge needs {oldest} or newer."
-        why = "It lacks what Drawbridge uses to start it or to show its changes."
+        why = "It lacks features that Drawbridge needs to start it or show its changes."
         return [finding("agent-too-old", title, why, f"Update {row.title}. Its program is {path}.")]
     found = [finding("agent-works", f"{row.title} {shown} runs ({path}).")]
     if row.tested and numbers > row.tested:
@@ -65,7 +65,7 @@ def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]
     for name in names:
         if name in AGENTS and any(guard.command for guard in guards.of_agent(AGENTS[name], directory, call=False)):
             title = f"{catalog.title(name)} is set up, but `{catalog.AGENTS[name].program}` was not found."
-            why = "It is not on PATH, and not where its installer puts it, so a server can't start it."
+            why = "It is not on PATH, nor where its installer puts it, so a server can't start it."
             todo = (
                 f"Install it, or add its directory to PATH. `{own_command()} setup {name} --remove` undoes the setup."
             )
@@ -100,6 +100,6 @@ def _version(path: str) -> tuple[str, tuple[int, ...]]:
     if ended.status is None:
         return f"it did not print its version within {SECONDS:g} seconds", ()
     if ended.status != 0:
-        return f"`--version` ended with code {ended.status}", ()
+        return f"`--version` exited with code {ended.status}", ()
     numbers = VERSION.search(ended.output.decode(errors="replace"))
     return ("", tuple(map(int, numbers.groups()))) if numbers else ("`--version` printed no version", ())

@@ -65,7 +65,7 @@ CAUSES: Final = {
     "server-socket": Cause("problem", "a server's private socket does not accept connections"),
     "clock": Cause("warning", "a server's files are from the future, so the clock is or was wrong"),
     "machine-works": Cause("ok", "Python, git, and free disk space"),
-    "settings-invalid": Cause("problem", "Drawbridge's settings cannot be used"),
+    "settings-invalid": Cause("problem", "Drawbridge's settings can't be used"),
     "git-missing": Cause("warning", "git was not found, or does not run"),
     "disk-full": Cause("problem", "less than 500 MB of disk space is free"),
     "other-drawbridge": Cause("warning", "`drawbridge` on `PATH` is a different version from this one"),

@@ -59,7 +59,9 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."
-        yield finding("hook-settings-unreadable", title, f"{agent.title} may ignore all of it.", "Correct that place.")
+        yield finding(
+            "hook-settings-unreadable", title, f"{agent.title} may ignore the whole file.", "Correct the file there."
+        )
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
         yield finding("hook-gone", title, UNPROTECTED, f"{again} or `{own_command()} doctor --fix`.")

@@ -77,7 +77,7 @@ def known_settings() -> list[Finding]:
         try:
             settings.load(command, getattr(module, f"{command.title()}Settings"), {})
         except BadSetting as error:
-            why = f"`drawbridge {command}` does not start, or works with settings other than those you expect."
+            why = f"`drawbridge {command}` does not start, or uses different settings than you expect."
             title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
             found.append(finding("settings-invalid", title, why, f"Correct them in {settings.config_file()}."))
     return found
@@ -90,11 +90,12 @@ def other_drawbridge() -> list[Finding]:
     try:
         ended = run_blocking([path, "--version"], seconds=SECONDS)
         shown = ended.output.decode(errors="replace").strip()
+        if shown == mine:
+            return []
+        other = f"it is {shown or 'a program without a version'}"
     except OSError as error:
-        shown = (error.strerror or "it can't be run").lower()
-    if shown == mine:
-        return []
+        other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."
-    title = f"{path} is not this Drawbridge: this is {mine}, that is {shown or 'a program without a version'}."
+    title = f"{path} is another Drawbridge: {other}, this one is {mine}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

@@ -113,7 +113,7 @@ def private(server: Running) -> list[Finding]:
             probe.connect(path)
             return []
     what = f"does not accept connections ({paths[0]})" if paths else f"is gone from {private_socket.directory()}"
-    title = f"The private socket of the server with process {server.pid} {what}."
+    title = f"The private socket of the server (process {server.pid}) {what}."
     why = "Hooks and bridges can't reach the server, so terminal sessions do not appear in it."
     return [finding("server-socket", title, why, "Restart the server.")]
 
@@ -126,7 +126,7 @@ def clock(server: Running) -> list[Finding]:
     ahead = newest[0] - time.time()
     if ahead < CLOCK_SECONDS:
         return []
-    title = f"{newest[1]} was written {_duration(ahead)} in the future, so the clock is or was wrong."
+    title = f"{newest[1]} is dated {_duration(ahead)} in the future, so the clock is or was wrong."
     why = "Tokens and certificates expire at the wrong time, and histories show wrong times."
     return [
         finding("clock", title, why, "Compare the output of `date` with a phone, and turn on time synchronization.")
@@ -207,7 +207,7 @@ def _unreachable(server: Running, page: str, error: Exception) -> Finding:
     late = isinstance(error, TimeoutError)
     reason = f"no answer within {SECONDS:g} seconds" if late else _reason(error)
     if page == _page(server):
-        title = f"The server with process {server.pid} does not answer at {page}: {reason}."
+        title = f"The server (process {server.pid}) does not answer at {page}: {reason}."
         todo = f"Check its log. To end it: `kill {server.pid}`. Then `{own_command()} serve`."
         return finding(
             "server-silent", title, "Nothing can reach it, not even the terminal client on this machine.", todo

@@ -63,7 +63,7 @@ async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
             process.kill()
             await process.wait()
     if status:
-        raise Refused(f"{command} ended with status {status}. The proposal is unchanged.")
+        raise Refused(f"{command} exited with code {status}. The proposal is unchanged.")
 
 
 def _descriptor(output: TextIO) -> int:

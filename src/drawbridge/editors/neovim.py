@@ -142,7 +142,7 @@ class Neovim:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._ask("detach")
             except (DrawbridgeError, TimeoutError) as error:
-                logger.info("Neovim did not confirm the end of the bridge: %s", error or "no answer")
+                logger.info("Neovim did not confirm that the bridge ended: %s", error or "no answer")
         self._session.close()
         await self._reviews.close()
 

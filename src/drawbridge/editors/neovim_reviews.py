@@ -96,7 +96,7 @@ class NeovimReviews:
         return None
 
     def cancel(self) -> None:
-        """The connection has ended: Neovim cannot be asked any more."""
+        """The connection has ended: Neovim can no longer be asked."""
         self._shown.clear()
         self._tasks.cancel()
 

@@ -163,7 +163,7 @@ class ReviewedHunk(Struct, frozen=True):
 
 
 class ReviewedFile(Struct, frozen=True):
-    """A file with such changes. ``path`` is absolute; ``name`` is what decisions about the whole file name; ``shown`` is that
+    """A file with such changes. ``path`` is absolute; ``name`` is what decisions on the whole file name; ``shown`` is that
     name as harmless text.
 
     ``has_lines``: the lines of a buffer with this file are those that the hunks are about, which are not those of a link.
@@ -415,7 +415,7 @@ class Editor(Protocol):
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         """Shows the review in the place of the former one, and the files that it is about as they are on disk, except those
-        with unsaved changes. None if no review is shown any more. ``is_wanted``: whether the user has asked for it."""
+        with unsaved changes. None if no review is to be shown now. ``is_wanted``: whether the user has asked for it."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:

@@ -88,7 +88,7 @@ def _about_unsaved(
                 "not saved yet."
             )
             continue
-        reason = f" A merge was not possible: {why}." if why else ""
+        reason = f" The change could not be merged: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
         said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
         if edited or not one.file.get("notified"):

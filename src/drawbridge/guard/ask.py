@@ -82,7 +82,7 @@ def ask(
     while waiting:
         now = monotonic()
         for number, late in [(number, found) for number, found in waiting.items() if found.until <= now]:
-            late.answer.problem = "waits at a prompt" if late.reader.blocked else "did not answer in time"
+            late.answer.problem = "is waiting at a prompt" if late.reader.blocked else "did not answer in time"
             _close(waiting, poller, number)
         if waiting:
             next_deadline = min(found.until for found in waiting.values())

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
             """From the environment: what is reported to an agent server about the calling process ("pid", "background",
-            "config"). None, or a function that returns None: nothing is reported."""
+            "config"). None, or a function that returns None, if nothing is reported."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit touches, from the value in its input; empty where it names none."""

@@ -55,7 +55,7 @@ def _protect(
         protected = protected_in(answers, rule.policy_for(call.tool, settings))
         if not protected:
             return calls.NO_OPINION, True
-        why = "A later merge is not possible here."
+        why = "The change can't be merged later here."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
 

@@ -51,16 +51,17 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
 def _where(one: UnsavedFile) -> str:
     place = "the user is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
-    size = f", {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
-    return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
+    size = f" ({count} line{'' if count == 1 else 's'})" if isinstance(count, int) else ""
+    return f"{one.name}{size} has unsaved changes in {one.editor}, where {place}"
 
 
 def unknown(call: Call, count: int) -> str:
     who = "an editor" if count == 1 else f"{count} editors"
+    names = base_names(call.paths)
+    have = "has" if len(set(call.paths)) == 1 else "have"
     return (
-        f"Drawbridge could not find out in time whether {base_names(call.paths)} has unsaved changes: {who} on this "
-        "machine did not answer. Nothing was written. The user may have to answer a prompt there; then the same call "
-        "can be tried again."
+        f"Drawbridge could not find out in time whether {names} {have} unsaved changes: {who} on this machine did not "
+        "answer. Nothing was written. The user may have to answer a prompt there; then the same call can be tried again."
     )
 
 

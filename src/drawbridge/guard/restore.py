@@ -32,11 +32,11 @@ def run(which: str, settings: Settings) -> int:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
-            f"{harmless(copy.path)} was restored to its text of {copy.when}."
+            f"{harmless(copy.path)} was restored to its text from {copy.when}."
             + (" The text that it replaced is now the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No copies: nothing has been replaced in an editor yet.")
+        print("No saved copies: no text in an editor has been replaced yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(

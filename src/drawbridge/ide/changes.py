@@ -196,7 +196,7 @@ class Changes:
             await self._editor.notify(done(review))
 
     async def _show_again(self) -> None:
-        """After a refusal: what is shown may not be there any more."""
+        """After a refusal: what is shown may no longer be there."""
         try:
             review, _ = read(await self._link.review(project=self._project))
         except DrawbridgeError as error:

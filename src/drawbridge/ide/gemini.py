@@ -100,7 +100,7 @@ class GeminiSession:
             former.cancel()
         self.stream.forget(file_path)
         # The CLI's own dialog stays open, and the person can answer there.
-        problem = f"The change to {file_path} can't be shown: Drawbridge failed. Answer in Gemini CLI."
+        problem = f"The change to {file_path} can't be shown: an error in Drawbridge. Answer in Gemini CLI."
         task = self._tasks.start(
             self._review(file_path, new_content), f"proposing {file_path}", lambda _: self._notify(problem, "warn")
         )
@@ -147,7 +147,7 @@ class GeminiSession:
         elif new_content and not decision.text:
             # The CLI takes an empty text as "not edited" and would write its own.
             self._notify(
-                f"{AGENT} cannot write an empty file, so its change was rejected. Empty or delete the file yourself.",
+                f"{AGENT} can't write an empty file, so its change was rejected. Empty or delete the file yourself.",
                 "warn",
             )
             self._decided(DiffRejected(file_path))

@@ -58,7 +58,7 @@ class Arbiter(Protocol):
 
 class _Review(Struct, eq=False):
     """``shown``: it was sent to the editor. ``before``: the file's signature when it was decided. ``written``: done when the
-    agent has written the file, or nothing waits for that any longer; None if it writes nothing."""
+    agent has written the file, or nothing waits for that now; None if it writes nothing."""
 
     approval: Approval[Decision]
     path: str
@@ -176,7 +176,7 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """Nobody needs an answer any more; an unknown ``key`` has no effect. ``written``: the agent may write now."""
+        """An answer is no longer needed; an unknown ``key`` has no effect. ``written``: the agent may write now."""
         review = self._open.pop((owner, key), None)
         if review is not None and self._withdraw(review, reason):
             self._resolve(review, Withdrawn(reason), follow=written)
@@ -299,7 +299,7 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """The agent will not write this proposal any more, so the next write of its file is unasked."""
+        """The agent will no longer write this proposal, so the next write of its file is unasked."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 

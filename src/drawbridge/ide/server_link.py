@@ -2,7 +2,7 @@
 
 The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's own
 agents propose. Without a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone
-decides about proposals.
+decides on proposals.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one. ``text``: the accepted text; None: rejected."""
+        """Whether the editor's decision is the first one. ``text``: the accepted text; None if rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -21,7 +21,7 @@ class Bridge:
     """One port, and the discovery files that name it: at most one for each agent.
 
     ``ours``: whether it is Drawbridge's; others are never removed. ``pid``: the editor's; ``drawbridge_pid``: the bridge's, or
-    0 if not reported. ``state`` "stale": its process has ended, or nothing listens on the port any more.
+    0 if not reported. ``state`` "stale": its process has ended, or nothing listens on the port now.
     """
 
     port: int

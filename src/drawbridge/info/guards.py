@@ -176,7 +176,7 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
         return f"it did not answer within {RUN_SECONDS:g} seconds", 0
     last = ended.errors.decode(errors="replace").strip().rpartition("\n")[2]
     if ended.status != 0:
-        return f"it ended with code {ended.status}{f': {last}' if last else ''}", took
+        return f"it exited with code {ended.status}{f': {last}' if last else ''}", took
     try:
         answer = json.loads(ended.output)
     except ValueError:

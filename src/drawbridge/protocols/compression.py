@@ -41,7 +41,7 @@ def agreed(head: Head) -> str | None:
 
 
 class Compression(PerMessageDeflate):
-    """One connection's. ``left``: bytes that may still be decompressed; None: as many as the messages may have."""
+    """One connection's. ``left``: bytes that may still be decompressed; None for as many as the messages may have."""
 
     def __init__(self) -> None:
         super().__init__(

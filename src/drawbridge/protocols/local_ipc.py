@@ -84,14 +84,14 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The person has decided a proposal in the editor (``text`` None: rejected). ``DecisionAck`` answers."""
+    """The person has decided a proposal in the editor (``text`` is None if rejected). ``DecisionAck`` answers."""
 
     id: str
     text: str | None
 
 
 class ProposalClosed(Struct, tag="gone", frozen=True):
-    """The editor does not show the proposal any more. ``settled``: it was decided in the agent's own dialog."""
+    """The editor no longer shows the proposal. ``settled``: it was decided in the agent's own dialog."""
 
     id: str
     settled: bool = False
@@ -105,7 +105,7 @@ class OfferAnswered(Struct, tag="answered", frozen=True):
 
 
 class OfferDeclined(Struct, tag="declined", frozen=True):
-    """The editor cannot show an offer, or does not show it any more."""
+    """The editor can't show an offer, or no longer shows it."""
 
     id: str
 

@@ -45,7 +45,7 @@ Event: TypeAlias = Request | Response | Notification
 
 
 class Connection:
-    """One side of a connection. After ``BadMessage`` it can't be used any more: the stream is out of step."""
+    """One side of a connection. After ``BadMessage`` it can no longer be used: the stream is out of step."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")

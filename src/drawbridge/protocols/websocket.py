@@ -103,7 +103,7 @@ class WebSocketConnection:
         self._out: list[bytes] = []
         self.finished = False
         self.unfinished_limit: int | None = None
-        """Bytes of an incomplete message that may be buffered; None: as many as a message may have."""
+        """Bytes of an incomplete message that may be buffered; None for as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
         """Take bytes from the network; b"" is its end."""

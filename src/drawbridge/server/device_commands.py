@@ -120,7 +120,7 @@ def _say(text: str) -> None:
 
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
-"""Colours of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
+"""Colors of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
 
 LIMITS: Final[Mapping[str, str]] = {
     "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",

@@ -257,7 +257,7 @@ KINDS: Final[Mapping[type, str]] = {
 
 
 class Announced(Struct, frozen=True):
-    """An event of a session (``project_id`` None: of none) in the directory ``path``.
+    """An event of a session (of none if ``project_id`` is None) in the directory ``path``.
 
     ``asker``: the id of the client whose answer reports the event; it receives nothing else about it. ``quiet``: it happened
     long ago, so only clients that have joined receive it. ``timestamp``: of a record that could not be written; else None.

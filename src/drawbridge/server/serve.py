@@ -204,7 +204,7 @@ def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
     try:
         code = new_code(Devices(plan.data), "admin")
     except DrawbridgeError as error:
-        logger.warning("no link to sign in could be created: %s", error)
+        logger.warning("no sign-in link could be created: %s", error)
         return None
     entrance.note("pairing_code_made", device=None, scope="admin")
     return f"{page(address(plan, port))}#sign-in={code.replace('-', '')}"

@@ -33,7 +33,7 @@ def check(data: Path) -> None:
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
             f"{data} was written by a newer Drawbridge ({found.drawbridge}); this one, {version('drawbridge')}, would lose "
-            "data that it does not know. Nothing was changed; install that version, or choose another directory with "
+            "data that it does not understand. Nothing was changed; install that version, or choose another directory with "
             "--data-dir."
         )
 

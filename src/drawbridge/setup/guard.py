@@ -73,7 +73,7 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None: unchanged)."""
+    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)

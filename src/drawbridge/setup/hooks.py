@@ -72,7 +72,7 @@ def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Do
 
 def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
     """The settings without Drawbridge's hooks. Lists and objects that become empty are removed if setup ``made`` them
-    (None: unknown, so all of them)."""
+    (None if unknown, so all of them)."""
     places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)

@@ -192,7 +192,7 @@ def service(platform: str = sys.platform, environ: Mapping[str, str] = os.enviro
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
     raise NoProgram(
-        f"The service manager of {platform} is not supported. Nothing was changed. Start `drawbridge serve` in another way."
+        f"The service manager of {platform} is not supported. Nothing was changed. Start `drawbridge serve` another way."
     )
 
 
@@ -227,7 +227,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     directories = made.directories if made else tuple(map(str, files.missing_directories(target.path)))
     return Plan(
         steps,
-        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server runs.",
+        done=f"Done: {target.path} is installed. `drawbridge info` shows whether the server is running.",
         nothing=f"Nothing to change: {target.path} is up to date.",
         notes=notes,
         finish=lambda: record.save(target.path, Record(created=True, directories=directories)),

@@ -185,7 +185,7 @@ def _slide(old: list[str], new: list[str], hunks: list[Hunk]) -> Iterator[Hunk]:
     """Moves each pure insertion or deletion with several equivalent positions to the one that a person would choose.
 
     Such a hunk can move by a line if the line that enters it equals the one that leaves it. It stays a line away from
-    its neighbours.
+    its neighbors.
     """
     floor = 0
     for number, hunk in enumerate(hunks):

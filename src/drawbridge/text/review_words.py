@@ -121,7 +121,7 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What became of a hunk that is not in the review any more."""
+    """What became of a hunk that is no longer in the review."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
     return (
@@ -152,9 +152,9 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
     """What is asked before ``count`` hunks are decided at once, and a text below it. ``unseen``: those that were not shown."""
     text = ""
     if unseen == count:
-        text = "You have not seen any of them in full. "
+        text = "You have not seen all of it. " if count == 1 else "You have not fully seen any of them. "
     elif unseen:
-        text = f"You have not seen {unseen} of them in full. "
+        text = f"You have not fully seen {unseen} of them. "
     if decision == "undo":
         text += "Other changes to the same files stay."
     return f"{VERBS[decision]} {changes(count)} in {where}?", text.rstrip()

@@ -30,12 +30,12 @@ class ServerOptions(Struct, frozen=True):
     """Bytes waiting for a slow peer above which its ``congested`` is true."""
 
     kernel_bytes: int | None = None
-    """Unsent bytes that the kernel may buffer for a peer, if that can be set; buffered bytes can't be dropped any more."""
+    """Unsent bytes that the kernel may buffer for a peer, if that can be set; buffered bytes can no longer be dropped."""
 
     ping_seconds: float | None = None
     """A WebSocket that is silent for this time is pinged, and closed after another such time.
 
-    None: never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
+    None for never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
     """
 
     farewell: str = "the editor is going away"

@@ -31,7 +31,7 @@ def why_not_edited(request: Request, *, may_run: bool = True) -> str:
     """Why the text can't be edited here; empty if it can. ``may_run``: the device may start runs, which it needs for another
     command or plan."""
     if field(request) is not None and not may_run:
-        return "This device may not change what the agent runs: accept it, or reject it with a comment."
+        return "This device can't change what the agent runs: accept it, or reject it with a comment."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
         return "This can't be edited: accept it, or reject it with a comment."
     if request.get("changeable") is False:

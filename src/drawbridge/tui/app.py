@@ -154,5 +154,5 @@ class AttachApp(App[None]):
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project no longer exists: someone has removed it."
+            words = "This project no longer exists: it was removed."
             self.notify(words, severity="error", markup=False)

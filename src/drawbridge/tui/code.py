@@ -1,4 +1,4 @@
-"""Code and differences as lines of a terminal: colours by Pygments, words that differ marked, folded at the width."""
+"""Code and differences as lines of a terminal: colors by Pygments, words that differ marked, folded at the width."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
 COLOURED: Final = 200_000
-"""Characters of a text above which it has no colours: finding them would take too long."""
+"""Characters of a text above which it has no colors: finding them would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""Characters of a line above which it has no colours: a lexer may take minutes for an unusual one."""
+"""Characters of a line above which it has no colors: a lexer may take minutes for an unusual one."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
 
 def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
-    """The coloured ranges of each line of ``text``; empty if the kind of file is unknown."""
+    """The colored ranges of each line of ``text``; empty if the kind of file is unknown."""
     lines = split(text)[0]
     if len(text) > COLOURED or any(len(line) > LONGEST_COLOURED for line in lines):
         return []
@@ -72,7 +72,7 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """At least one line. ``chop_cells`` has none for a text of no width, such as an emoji's colour of skin by itself."""
+    """At least one line. ``chop_cells`` has none for a text of no width, such as an emoji's color of skin by itself."""
     return chop_cells(text, width) or [text]
 
 
@@ -164,7 +164,7 @@ class DiffLines:
         return found + [(start, end, mark) for start, end in marks]
 
     def _shades(self, kind: str) -> tuple[Style, Style, Style]:
-        """The background of the line, the background of its marked words, and the colour of its sign."""
+        """The background of the line, the background of its marked words, and the color of its sign."""
         palette = self._palette
         match kind:
             case "added":

@@ -1,4 +1,4 @@
-"""The page's calm colours for a terminal, dark and light, and which of the two this terminal has."""
+"""The page's calm colors for a terminal, dark and light, and which of the two this terminal has."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ANSWER_SECONDS: Final = 0.2
 """The time that a terminal has to report its background. Every terminal answers the second question, usually at once."""
 
 ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
-"""The background colour; then what kind of terminal it is, which every terminal answers."""
+"""The background color; then what kind of terminal it is, which every terminal answers."""
 
 
 class Palette(NamedTuple):
-    """Colours by what they mean, as the page has them (``web/base.css``)."""
+    """Colors by what they mean, as the page has them (``web/base.css``)."""
 
     paper: str
     sheet: str
@@ -109,12 +109,12 @@ def theme(palette: Palette) -> Theme:
         surface=palette.sheet,
         panel=palette.sunken,
         dark=dark,
-        variables={name.replace("_", "-"): colour for name, colour in palette._asdict().items()},
+        variables={name.replace("_", "-"): color for name, color in palette._asdict().items()},
     )
 
 
 class CodeColours(SyntaxTheme):
-    """Colours comments, strings, numbers and keywords; the rest is plain."""
+    """Colors comments, strings, numbers and keywords; the rest is plain."""
 
     def __init__(self, palette: Palette) -> None:
         self._styles = {

@@ -64,7 +64,7 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
 async def begin_review(client: Client, directory: str) -> StartView | None:
     """Connects and returns the review to show first: of a project in ``directory``, else of the nearest one around it.
 
-    None if no such project has changes to decide about; the connection is closed then. Raises ``NoServer`` or ``BadSetting``.
+    None if no such project has changes to decide on; the connection is closed then. Raises ``NoServer`` or ``BadSetting``.
     """
     await client.connection.open()
     client.projects.take(await client.connection.first("project_list"))

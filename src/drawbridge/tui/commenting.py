@@ -145,7 +145,7 @@ class Commenting:
         return one.place(self.hunk_of(one))
 
     async def save(self, one: Writing) -> None:
-        """Stores it as a draft; then it is not in ``writings`` any more. Otherwise its ``note`` has the reason."""
+        """Stores it as a draft; then it is no longer in ``writings``. Otherwise its ``note`` has the reason."""
         if one.is_busy or not one.is_complete:
             return
         wish = one.wish(self.place_of(one), self.draft_of(one))

@@ -180,7 +180,7 @@ class CommitDialog(ModalScreen[None]):
         self._tell()
 
     def _list(self) -> None:
-        """The branches and the files, with a sign that needs no colour for those that are chosen."""
+        """The branches and the files, with a sign that needs no color for those that are chosen."""
         state, files = self._committing.state, self._committing.kept
         branches = [f"{'●' if at == int(state.is_new_branch) else '○'} {words}" for at, words in enumerate(BRANCHES)]
         paths = [

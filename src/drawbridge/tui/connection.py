@@ -286,4 +286,4 @@ def _why(error: Exception) -> str:
 
 
 def _offline() -> RequestError:
-    return RequestError("OFFLINE", "There is no connection to the server. Try again when the connection is back.")
+    return RequestError("OFFLINE", "You’re disconnected. Try again once you’re back online.")

@@ -382,7 +382,7 @@ class Conversation:
             case "session_reset":
                 self._add(record, "notice", {"text": "New session"})
             case "session_changed" if data.get("fork_from"):
-                self._add(record, "notice", {"text": "A copy of an earlier session continues here"})
+                self._add(record, "notice", {"text": "Forked from an earlier session"})
 
 
 def _run_of(record: Record) -> str | None:

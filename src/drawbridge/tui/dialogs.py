@@ -21,7 +21,7 @@ KEYS: Final = (
     ("r", "reject it with a reason"),
     ("w", "always: the agent's own suggestion, in words"),
     ("Ctrl-S", "accept with your edits; answer"),
-    ("/", "go to the message box; Enter sends, Ctrl-J starts a new line"),
+    ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand an item; show all of a truncated text"),
@@ -32,7 +32,7 @@ KEYS: Final = (
     ("s  S", "stop the run, or cancel what it waits for; also remove queued prompts"),
     ("t", "the queue: edit, move or remove a prompt, or send it now"),
     ("m", "permission mode: what the agent asks about"),
-    ("p", "all projects; n adds one there"),
+    ("p", "all projects (n adds one)"),
     ("?", "these keys"),
     ("q", "quit (also Ctrl-Q); the agent continues to work"),
 )

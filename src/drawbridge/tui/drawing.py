@@ -121,15 +121,15 @@ class Painter:
         wide = _text_of(self._lines_of(markdown, _WIDE))
         return Counter(_letters(wide)) == Counter(_letters(drawn)) and markdown.is_drawn_by(wide)
 
-    def plain(self, text: str, width: int, colour: str) -> list[Strip]:
-        style = Style(color=colour)
+    def plain(self, text: str, width: int, color: str) -> list[Strip]:
+        style = Style(color=color)
         return [Strip([Segment(line, style)]) for line in _folded(text, width)]
 
     def code(self, text: str, language: str, width: int) -> list[Strip]:
         """A block of code with its own background."""
         ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
-        coloured = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
-        shown = _code(wording.block(text), language, CodeColours(self.palette)) if coloured else None
+        colored = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
+        shown = _code(wording.block(text), language, CodeColours(self.palette)) if colored else None
         strips = self._rendered(shown, width - 2) if shown else [Strip([Segment(x)]) for x in _folded(text, width - 2)]
         pad = Segment(" ", ground)
         return [
@@ -166,15 +166,15 @@ class Painter:
     def _field(self, part: Part, width: int) -> list[Strip]:
         """A long value begins on a line of its own and is indented, so that it can't look like another field."""
         name, danger = f"{wording.one_line(part.name)}: ", part.kind == "danger"
-        colour = self.palette.no if danger else self.palette.ink
+        color = self.palette.no if danger else self.palette.ink
         label = Style(color=self.palette.no if danger else self.palette.soft)
         value = wording.one_line(part.text) if "\n" not in part.text else ""
         if value and cell_len(name) + cell_len(value) <= width:
-            return [Strip([Segment(name, label), Segment(value, Style(color=colour))])]
+            return [Strip([Segment(name, label), Segment(value, Style(color=color))])]
         indent = Segment("  ")
         return [
             *self.plain(name.rstrip(), width, self.palette.no if danger else self.palette.soft),
-            *(Strip([indent, *strip]) for strip in self.plain(part.text, width - 2, colour)),
+            *(Strip([indent, *strip]) for strip in self.plain(part.text, width - 2, color)),
         ]
 
     def diff(self, proposal: Mapping[str, str], width: int, most: int | None = DIFF_LINES) -> list[Strip]:
@@ -187,7 +187,7 @@ class Painter:
     def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
         palette, data = self.palette, item.data
         result = data["result"]
-        state, colour = (
+        state, color = (
             ("…", palette.soft)
             if result is None
             else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
@@ -201,7 +201,7 @@ class Painter:
             Segment(name, Style(color=palette.ink, bold=True)),
             Segment(f" {words}", Style(color=palette.soft)),
         ]
-        end = Segment(f"  {state}", Style(color=colour))
+        end = Segment(f"  {state}", Style(color=color))
         left = Strip(head)
         room = max(4, width - end.cell_length)
         yield Strip([*(left if left.cell_length <= room else left.crop(0, room - 1)), end])
@@ -228,13 +228,13 @@ class Painter:
         palette = self.palette
         withdrawn = "reason" in answer
         allowed = answer.get("decision") == "allow"
-        sign, colour = ("↩", palette.soft) if withdrawn else ("✓", palette.yes) if allowed else ("✗", palette.no)
+        sign, color = ("↩", palette.soft) if withdrawn else ("✓", palette.yes) if allowed else ("✗", palette.no)
         proposal = request.get("proposal")
         given = request["input"] if isinstance(request["input"], dict) else {}
         path = proposal["path"] if proposal else given.get("file_path")
         about = wording.shown_path(str(path), self.root) if path else request["tool_name"]
         words = wording.settled_words(answer, request, is_mine=self.is_mine(answer))
-        head = Text(f"{sign} {words}", Style(color=colour))
+        head = Text(f"{sign} {words}", Style(color=color))
         head.append(f"  {wording.one_line(about)}", Style(color=palette.soft))
         yield from self._rendered(head, width)
         if folded:
@@ -304,7 +304,7 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
-    """Checked across the borders of styles, since neighbours decide whether a character is shown."""
+    """Checked across the borders of styles, since neighbors decide whether a character is shown."""
     segments = [segment for segment in line if not segment.control]
     # Most lines are drawn behind a blank, on which an accent that begins the line would stand.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])

@@ -26,7 +26,7 @@ def _without_strange(line: str) -> str:
     while strange := {place for place in strange_places(line) if line[place] != "\t"}:
         line = "".join(
             one for place, one in enumerate(line) if place not in strange
-        )  # removing one may make its neighbours unsafe
+        )  # removing one may make its neighbors unsafe
     return line
 
 

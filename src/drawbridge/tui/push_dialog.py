@@ -188,7 +188,7 @@ class PushDialog(ModalScreen[None]):
             self.call_after_refresh(notice.scroll_visible, animate=False)
 
     def _list(self) -> None:
-        """The choice of a pull request, with a sign that needs no colour."""
+        """The choice of a pull request, with a sign that needs no color."""
         pushing, options = self._pushing, self.query_one("#request", OptionList)
         options.display = bool(pushing.program)
         line = f"[{'×' if pushing.wants_request else ' '}] {review_words.create_words(pushing.program)}"

@@ -26,7 +26,7 @@ EDITING = "Ctrl-S saves it · Esc goes back"
 
 
 class QueueDialog(ModalScreen[None]):
-    """Shows the queue as the server reports it. Closes when nothing waits any more."""
+    """Shows the queue as the server reports it. Closes when nothing is left to wait."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", show=False),

@@ -123,7 +123,7 @@ class Writing:
     """What a person writes: a new comment, or other words for a draft (``comment_id``).
 
     ``part``: the key of the one at which it was begun; ``offset``: of its first line from the hunk's first one on its side, so
-    that it follows the hunk. ``suggestion``: instead of the lines; None: none.
+    that it follows the hunk. ``suggestion``: instead of the lines; None if there is none.
     """
 
     id: str

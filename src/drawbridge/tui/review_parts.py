@@ -14,16 +14,16 @@ CONTEXT: Final = 3
 MARKED: Final = 200
 """Pairs of lines whose words are compared."""
 
-VIEW_ONLY: Final = "View only. Decide on another device."
+VIEW_ONLY: Final = "View only. Decide from another device."
 
 
-COMMENTS_ONLY: Final = "You can comment here. Decide on another device."
+COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 
 
 class Part(NamedTuple):
     """What is decided as one: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: the person's own text if the hunk is not in the review any more; the text is still shown.
+    ``draft``: the person's own text if the hunk is no longer in the review; the text is still shown.
     """
 
     key: str

@@ -226,7 +226,7 @@ class ReviewView(ScrollView, can_focus=True):
     # What is shown.
 
     def show(self, parts: Sequence[Part], words: str = "", remarks: Mapping[str, Remarks] | None = None) -> None:
-        """``words``: below the last part. ``remarks``: the comments of the parts, by key; None: as before."""
+        """``words``: below the last part. ``remarks``: the comments of the parts, by key; None if unchanged."""
         before = [part.key for part in self._parts]
         self._parts, self._words = parts, words
         self._remarks = self._remarks if remarks is None else remarks

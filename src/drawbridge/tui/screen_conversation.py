@@ -136,7 +136,7 @@ class ConversationScreen(Screen[None]):
         if conversation is None or project is None or not self._is_there:
             return
         run = conversation.run
-        words, colour = _status(conversation, project)
+        words, color = _status(conversation, project)
         parts = [
             "in a terminal" if project.get("desk") and "terminal" not in words else "",
             _since(run),
@@ -150,9 +150,9 @@ class ConversationScreen(Screen[None]):
         review = self._client.reviews.open(conversation.id)
         self.query_one("#status", Static).update(
             Content.assemble(
-                (f"● {words}", colour),
+                (f"● {words}", color),
                 (f" · Review: {review.words} (v: open)" if review else "", "$accent"),
-                ("".join(f" · {part}" for part in parts if part), colour),
+                ("".join(f" · {part}" for part in parts if part), color),
                 (
                     f"  {wording.one_line(mode)}",
                     "$no" if mode == wording.MODES["bypassPermissions"] or project.get("asks") is False else "$soft",
@@ -392,7 +392,7 @@ def _mode(project: Project) -> str:
 
 
 def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
-    """The project's current state, as in the list of projects, and its colour."""
+    """The project's current state, as in the list of projects, and its color."""
     if conversation.open:
         return "Needs you", "$wait"
     if desk := project.get("desk"):

@@ -125,12 +125,12 @@ class ProjectScreen(Screen[None]):
 
 def _row(project: Project) -> Content:
     waiting = bool(project["approvals"])
-    colour = "$wait" if waiting else {"EXECUTING": "$accent", "ERROR": "$no"}.get(project["state"], "$soft")
+    color = "$wait" if waiting else {"EXECUTING": "$accent", "ERROR": "$no"}.get(project["state"], "$soft")
     cost = wording.money(project["cost_usd"]) if project.get("cost_usd") else ""
     terminal = "in a terminal" if project.get("desk") else ""
     facts = [project["agent"], terminal, cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
     return Content.assemble(
         (wording.one_line(wording.base_name(project["path"])), "bold"),
-        (f"  ● {wording.listed_state(project)}", colour),
+        (f"  ● {wording.listed_state(project)}", color),
         (f"\n{wording.one_line(' · '.join(filter(None, facts)))}", "$soft"),
     )

@@ -1,4 +1,4 @@
-"""The review of a project: what its runs have changed, and each way to decide about it."""
+"""The review of a project: what its runs have changed, and each way to decide on it."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the hunk that is being edited is not in the review any more."""
+        """Whether the hunk that is being edited is no longer in the review."""
         return self._editing is not None and all(part.key != self._editing or part.is_gone for part in self._parts)
 
     @property
@@ -309,7 +309,7 @@ class ReviewScreen(Screen[None]):
         return f"{counted(self._more, 'more file')} will follow. Decide on these changes first."
 
     def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """The parts, and the person's edits of hunks that are not in the review any more, each behind its file's parts."""
+        """The parts, and the person's edits of hunks that are no longer in the review, each behind its file's parts."""
         found = list(parts)
         gone = {key: (draft.path, draft.text) for key, draft in self._drafts.items() if key not in now}
         for one in self._commenting.writings:

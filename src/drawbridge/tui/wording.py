@@ -135,7 +135,7 @@ def ago(timestamp: str, now: datetime) -> str:
 def project_state(project: Mapping[str, Any]) -> str:
     waiting = len(project.get("approvals") or ())
     if waiting:
-        return "Needs you" if waiting == 1 else f"{waiting} approvals needed"
+        return "Needs you" if waiting == 1 else f"{waiting} requests need you"
     if desk := project.get("desk"):
         if desk.get("in_terminal"):
             return "Waiting in terminal"

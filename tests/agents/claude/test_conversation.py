@@ -509,7 +509,7 @@ def test_everything_open_is_closed_when_the_process_is_gone() -> None:
         QuestionCancelled("q1", "The agent has ended"),
         TurnEnded(
             ok=False,
-            error="The agent ended with exit code 3 before it was done: Trace\nSomething broke.",
+            error="The agent exited with code 3 before it was done: Trace\nSomething broke.",
             code="EXECUTION_FAILED",
         ),
         Exited(3, "Trace\nSomething broke."),
@@ -524,10 +524,10 @@ def test_between_two_prompts_its_end_is_only_told() -> None:
 @pytest.mark.parametrize(
     ("code", "stderr", "junk", "fault", "error"),
     [
-        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a message."),
-        (0, "", b"Segmentation fault", None, "The agent ended with exit code 0 before it was done: Segmentation fault"),
-        (-15, "noise", b"", "The agent said too much, and was ended.", "The agent said too much, and was ended."),
-        (1, "\n".join("abcdefg"), b"", None, "The agent ended with exit code 1 before it was done: c\nd\ne\nf\ng"),
+        (-9, "", b"", None, "The agent was killed by signal 9 before it was done, without a message."),
+        (0, "", b"Segmentation fault", None, "The agent exited with code 0 before it was done: Segmentation fault"),
+        (-15, "noise", b"", "The agent said too much, and was stopped.", "The agent said too much, and was stopped."),
+        (1, "\n".join("abcdefg"), b"", None, "The agent exited with code 1 before it was done: c\nd\ne\nf\ng"),
     ],
 )
 def test_the_death_of_an_agent_is_explained(code: int, stderr: str, junk: bytes, fault: str | None, error: str) -> None:

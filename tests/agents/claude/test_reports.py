@@ -121,7 +121,7 @@ def test_the_context_is_that_of_the_main_agents_last_answer() -> None:
     stream.say(type="system", subtype="compact_boundary", compact_metadata={"post_tokens": 50})
     assert (state(stream).context_tokens, state(stream).context_window) == (50, 200_000)
     stream.result()
-    assert state(stream).context_tokens == 50, "the answer before the compaction says nothing any more"
+    assert state(stream).context_tokens == 50, "the answer before the compaction no longer says anything"
 
 
 def test_a_synthetic_answer_has_no_context() -> None:

@@ -213,7 +213,7 @@ async def test_it_fails_when_told_to(demo: Session) -> None:
 async def test_it_crashes_when_told_to(demo: Session) -> None:
     ended = await demo.turn("/crash")
     assert ended.error == (
-        "The demo agent ended with exit code 3 before it was done: The demo agent crashed, as it was told to."
+        "The demo agent exited with code 3 before it was done: The demo agent crashed, as it was told to."
     )
 
 

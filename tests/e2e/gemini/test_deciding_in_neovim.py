@@ -141,7 +141,7 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(rig: Workstation
     neovim.command("w")
 
     gemini.pane.wait_for("Request cancelled")
-    neovim.pane.wait_for("Gemini CLI cannot write an empty file")
+    neovim.pane.wait_for("Gemini CLI can't write an empty file")
     assert poem.read_text() == POEM
     assert neovim.buffer(poem) == ["one", "two", "three"]
 

@@ -107,6 +107,6 @@ def test_merge_leaves_alone_what_both_changed(rig: GuardedWorkstation) -> None:
 
     assert SUCCESS in told
     assert neovim.buffer(poem) == MINE
-    assert "A merge was not possible: both changed line 4" in told
+    assert "The change could not be merged: both changed line 4" in told
     assert "\n three\n-theirs\n+mine" in told
     is_told_in_one_line(neovim, r"Claude Code.s change to poem\.txt can.t be merged; your text was not touched")

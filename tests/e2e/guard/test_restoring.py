@@ -41,7 +41,7 @@ def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, po
 def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     said = rig.drawbridge("hook", "--restore", "2")
 
-    assert said.startswith(f"{poem} was restored to its text of ")
+    assert said.startswith(f"{poem} was restored to its text from ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
     assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
@@ -68,7 +68,7 @@ def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, n
 
 
 def test_what_was_never_replaced_can_not_be_put_back(rig: GuardedWorkstation) -> None:
-    assert "nothing has been replaced" in rig.drawbridge("hook", "--restore")
+    assert "no text in an editor has been replaced yet" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. `drawbridge hook --restore` lists" in refused.stderr

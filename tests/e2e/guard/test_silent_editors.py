@@ -69,7 +69,7 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (at_a_hit_enter_prompt, "waits at a prompt"),
+        (at_a_hit_enter_prompt, "is waiting at a prompt"),
         pytest.param(busy, "did not answer in time", marks=pytest.mark.thorough),
     ],
 )

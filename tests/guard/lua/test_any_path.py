@@ -1,4 +1,4 @@
-"""However a path is spelt, the guard finds the buffer of that file and no other: Neovim against the file system itself."""
+"""However a path is spelled, the guard finds the buffer of that file and no other: Neovim against the file system itself."""
 
 from __future__ import annotations
 

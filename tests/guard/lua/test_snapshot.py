@@ -211,7 +211,7 @@ async def test_a_scratch_buffer_with_the_name_of_a_file_does_not_count(at: Works
     assert await at.stands(path) is None
 
 
-# However a path is spelt.
+# However a path is spelled.
 
 
 async def test_a_file_is_found_by_any_of_its_names(at: Workstation) -> None:

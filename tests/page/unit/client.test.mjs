@@ -86,7 +86,7 @@ const server = (projects, last) => ({
   get_messages: () => ({ type: 'message_history', data: { messages: [] } }),
 });
 
-test('after a break it joins behind what it has; where that is not kept any more, it is opened at its end', async () => {
+test('after a break it joins behind what it has; where that is no longer kept, it is opened at its end', async () => {
   let [last, first] = [0, 1];
   const { client, asked, hear, breaks } = world(
     server(

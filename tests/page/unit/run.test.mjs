@@ -46,7 +46,8 @@ test('S2-23: an error has the help that fits it', () => {
   assert.deepEqual(help('API Error: 529 Overloaded').help, ['retry']);
   assert.deepEqual(help('Prompt is too long').help, ['compact', 'new']);
   assert.deepEqual(help('There is no program', 'AGENT_NOT_FOUND').help, ['install', 'retry']);
-  assert.match(help('The agent exited with code 3.').title, /process ended/);
+  for (const how of ['exited with code 3', 'was killed by signal 9'])
+    assert.match(help(`Claude Code ${how} before it was done, without a message.`).title, /process ended unexpectedly/);
   assert.match(help('', 'AGENT_RATE_LIMITED', { retry_at: '2026-01-01T14:00:00Z' }).hint, /^It resets at /);
   assert.match(help('', 'AGENT_RATE_LIMITED', { retry_at: '2026-01-01T11:00:00Z' }).hint, /has since reset/);
   assert.deepEqual(help('Something else').help, ['retry', 'new']);

@@ -11,7 +11,7 @@ const LATER = '2026-03-04T12:30:00Z';
 test('how a project stands is said in the word that matters most', () => {
   const said = (more) => standing({ approvals: [], state: 'IDLE', ...more }).words;
   assert.equal(said({ approvals: [{}], state: 'EXECUTING' }), 'Needs you');
-  assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 approvals needed');
+  assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 requests need you');
   assert.equal(said({ state: 'EXECUTING', continues_at: LATER }), 'Working');
   assert.equal(said({ state: 'ERROR', continues_at: LATER }), `Resumes at ${clock(LATER)}`);
   assert.equal(said({ state: 'ERROR' }), 'Last run failed');
@@ -73,7 +73,7 @@ test('a conversation begins late where its oldest record is not the first that t
   assert.ok(!conversation.beginsLate(undefined));
 });
 
-test('a state replaces the one before, with what it does not have any more', () => {
+test('a state replaces the one before, with what it no longer has', () => {
   const projects = new Projects();
   const state = (more) =>
     projects.take({
@@ -95,9 +95,9 @@ test('a warning about a project has its name and not its id', () => {
     type: 'project_list',
     data: { projects: [{ id: 'proj_1', path: '/home/ada/blog', approvals: [] }] },
   });
-  assert.equal(projects.named('The history of proj_1 takes 8 MB', 'proj_1'), 'The history of blog takes 8 MB');
-  assert.equal(projects.named('All takes 8 MB', undefined), 'All takes 8 MB');
-  assert.equal(projects.named('The history of proj_2 takes 8 MB', 'proj_2'), 'The history of proj_2 takes 8 MB');
+  assert.equal(projects.named('The history of proj_1 uses 8 MB', 'proj_1'), 'The history of blog uses 8 MB');
+  assert.equal(projects.named('All uses 8 MB', undefined), 'All uses 8 MB');
+  assert.equal(projects.named('The history of proj_2 uses 8 MB', 'proj_2'), 'The history of proj_2 uses 8 MB');
 });
 
 test('only modes that the server accepts are offered', () => {

@@ -100,7 +100,7 @@ def trusting_all() -> ssl.SSLContext:
 
 
 async def gets_in(server: Server, until: float | None) -> None:
-    """``until``: when to give up. None: at the first try."""
+    """``until``: when to give up. None for the first try."""
     while True:
         try:
             async with server.client() as owner:

@@ -14,7 +14,7 @@ from drawbridge.server.app import site
 from tests.server.processes import serving
 from tests.waiting import PATIENCE
 
-REASON = "The page was not built: npm ci ended with code 7. See <its> message, then run `make page`."
+REASON = "The page was not built: npm ci exited with code 7. See <its> message, then run `make page`."
 
 WITHOUT_A_PAGE = [
     sys.executable,
@@ -36,7 +36,7 @@ def test_a_page_that_could_not_be_built_says_why(tmp_path: Path, monkeypatch: py
     assert "make page" in shown(tmp_path)
     assert "npm ci" not in shown(tmp_path)
     monkeypatch.setenv(site.FAILED, REASON)
-    assert "npm ci ended with code 7. See &lt;its&gt; message" in shown(tmp_path)
+    assert "npm ci exited with code 7. See &lt;its&gt; message" in shown(tmp_path)
 
 
 async def test_a_server_without_a_page_runs(tmp_path: Path) -> None:
@@ -47,6 +47,6 @@ async def test_a_server_without_a_page_runs(tmp_path: Path) -> None:
             with urlopen(server.url.replace("ws://", "http://").removesuffix("ws"), timeout=PATIENCE) as answer:
                 return str(answer.read().decode())
 
-        assert "npm ci ended with code 7" in await asyncio.to_thread(fetch)
+        assert "npm ci exited with code 7" in await asyncio.to_thread(fetch)
         async with server.client() as client:
             assert (await client.ask("project_list"))["data"]["projects"] == []

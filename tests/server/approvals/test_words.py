@@ -160,8 +160,8 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 @pytest.mark.parametrize(
     ("suggestion", "text", "saved_in"),
     [
-        (MODE, "Accept all edits this session", ""),
-        ({**MODE, "mode": "auto"}, "Switch to the mode “auto” this session", ""),
+        (MODE, "Accept all edits for this session", ""),
+        ({**MODE, "mode": "auto"}, "Switch to the mode “auto” for this session", ""),
         (
             {
                 **RULE,
@@ -196,12 +196,12 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         ),
         (
             {**RULE, "rules": [{"toolName": "mcp__a__b"}], "destination": "session"},
-            "Always allow b (a) this session",
+            "Always allow b (a) for this session",
             "",
         ),
         (
             {"type": "addDirectories", "directories": ["/srv/a", "/srv/b"], "destination": "session"},
-            "Always allow the folders `/srv/a` and `/srv/b` this session",
+            "Always allow the folders `/srv/a` and `/srv/b` for this session",
             "",
         ),
         ({"type": "removeRules", "rules": []}, 'Always apply {"type": "removeRules", "rules": []}', ""),
@@ -221,8 +221,8 @@ def test_a_directory_that_the_agent_has_anyway_is_not_offered() -> None:
         return [one.text for one in said("Bash", {"command": "touch x"}, suggestions=[suggestion]).always]
 
     assert offered(ROOT) == offered(f"{ROOT}/", f"{ROOT}/src") == []
-    assert offered(ROOT, "/srv") == [f"Always allow the folders `{ROOT}` and `/srv` this session"]
-    assert offered(f"{ROOT}2") == [f"Always allow the folder `{ROOT}2` this session"]
+    assert offered(ROOT, "/srv") == [f"Always allow the folders `{ROOT}` and `/srv` for this session"]
+    assert offered(f"{ROOT}2") == [f"Always allow the folder `{ROOT}2` for this session"]
 
 
 def test_always_names_the_one_option_of_acp() -> None:

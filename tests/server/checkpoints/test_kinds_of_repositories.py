@@ -291,7 +291,7 @@ async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Pat
 async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", setting, str(tmp_path / "pipe"))
-    with pytest.raises(NoCheckpoint, match=f"{setting.lower()} does not name a small regular file"):
+    with pytest.raises(NoCheckpoint, match=f"{setting.lower()} is not a small regular file"):
         await Checkpoints(project, "proj_1").take(RUN, "before")
     git(project, "config", setting, os.devnull)
     assert await Checkpoints(project, "proj_1").take(RUN, "before")

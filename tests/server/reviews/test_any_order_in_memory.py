@@ -112,7 +112,7 @@ class World:
         self.absorb(there)
 
     def by_git(self, *sides: Slots) -> str | None:
-        """None: it reports a conflict."""
+        """None if it reports a conflict."""
         assert self.directory is not None
         names = [self.directory / name for name in ("ours", "old", "theirs")]
         for name, side in zip(names, sides, strict=True):

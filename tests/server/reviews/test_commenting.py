@@ -226,7 +226,7 @@ async def test_a_draft_follows_its_lines(tmp_path: Path) -> None:
         review = await one.get()
         await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
         found = await one.comments()
-        assert found[old]["outdated"], "the removed line is not in the old text any more"
+        assert found[old]["outdated"], "the removed line is no longer in the old text"
         assert (found[old]["line"], found[old]["quote"]) == (3, "line 3\n")
 
 

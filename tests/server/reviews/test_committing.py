@@ -372,7 +372,7 @@ async def test_what_a_commit_would_be_is_known_before(tmp_path: Path, monkeypatc
         git(one.directory, "config", "--unset", "user.email")
         offer = (await one.get())["commit"]
         assert "author" not in offer
-        assert offer["problem"].startswith("Nothing can be committed: git does not know your name and address.")
+        assert offer["problem"].startswith("Nothing can be committed: git does not know your name and email.")
         one.server.core.context.ceilings = Ceilings()
         assert (await one.get())["commit"] is None
 

@@ -493,7 +493,7 @@ async def test_a_file_where_a_directory_was_is_not_undone_at_its_cost(tmp_path: 
 
 
 async def test_a_persons_directory_where_the_agent_deleted_a_file(tmp_path: Path) -> None:
-    """The file can't be restored without the loss of the directory, so its deletion is not to be decided any more."""
+    """The file can't be restored without the loss of the directory, so its deletion is no longer to be decided."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         (one.directory / "old.txt").mkdir()

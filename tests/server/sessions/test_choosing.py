@@ -77,7 +77,7 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
-        assert process.modes == ["plan"], "it was chosen before, but does not hold any more"
+        assert process.modes == ["plan"], "it was chosen before, but no longer holds"
         assert told() == ["plan", "plan"]
         process.heard(ModeChanged("default"))
         assert told() == ["default", "default"]

@@ -148,7 +148,7 @@ async def test_it_gives_up_when_the_limit_comes_back_each_time(
             assert words.count(continuing.PROMPT.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
-        assert f"it is not resumed automatically: it was {continuing.TIMES} times in a row" in caplog.text
+        assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text
 
 
 async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -158,7 +158,7 @@ async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path, caplog
         limited(await server.running(phone, project), 400 * 86_400)
         assert "retry_at" in phone.updates("run_finished")[-1]
         assert "continues_at" not in phone.updates("project_state")[-1]
-        assert "it is not resumed automatically: the limit is reset in more than 8 days" in caplog.text
+        assert ": not resumed automatically: the limit resets in more than 8 days" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ WHILE_DELETED: dict[str, dict[str, Any]] = {
 async def test_what_is_asked_of_a_project_as_it_is_deleted_is_done_or_refused(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However the two meet: never a fault of ours, and of what is gone nothing is heard any more."""
+    """However the two meet: never a fault of ours, and nothing more is heard of what is gone."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         server.core.follow(["projects"], page)
@@ -449,7 +449,7 @@ async def test_what_can_not_be_read_at_all_is_put_aside_and_said(tmp_path: Path)
     (directory / "metadata.json.bak").unlink(missing_ok=True)
     async with serving(tmp_path) as server:
         assert server.core.projects.quarantined == [project]
-        assert server.core.problems() == [f"The project in {project} was damaged; it is in quarantine."]
+        assert server.core.problems() == [f"The project in {project} was damaged and has been quarantined."]
         assert len((await server.does(phone, "project_list"))["data"]["projects"]) == 1
     assert [one.name.startswith(project) for one in (tmp_path / "data" / "quarantine").iterdir()] == [True]
 

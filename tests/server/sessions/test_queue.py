@@ -237,7 +237,7 @@ def test_moves_lose_no_prompt(moves: list[tuple[str, str | None]]) -> None:
 
 
 async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) -> None:
-    """The next prompt was not in the queue any more: it waited for its slot."""
+    """The next prompt was no longer in the queue: it waited for its slot."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:
         project, other = await server.project(phone, "one"), await server.project(phone, "two")

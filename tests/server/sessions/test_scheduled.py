@@ -179,4 +179,4 @@ async def test_the_log_says_that_a_schedule_ends_with_its_process(
             options = {"permission_mode": "plan"} if why == "other options" else {}
             (await server.running(phone, project, "later", options=options)).ends()
         await until(lambda: process.ended, "the end of the process")
-        assert f"{project}: an idle process is ended, and what its agent has scheduled with it" in caplog.text
+        assert f"{project}: stopping an idle process, and with it what its agent has scheduled" in caplog.text

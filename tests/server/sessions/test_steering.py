@@ -116,7 +116,7 @@ def answered(session_id: str, model: str = "opus") -> base.AgentLine:
 
 
 async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
-    """A project, and its process, whose turn is open: it has answered and written a todo list."""
+    """A project, and its process, whose turn is open: it has answered and written a to-do list."""
     project = await server.project(phone)
     process = await server.running(phone, project)
     process.heard(answered(process.launch.session_id))

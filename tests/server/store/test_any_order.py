@@ -67,7 +67,7 @@ class AnyOrder(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
     def kill(self) -> None:
-        """Its files are closed by the kernel, and nothing else happens any more."""
+        """Its files are closed by the kernel, and nothing else happens."""
         self.history._let_go()
 
     def keep(self, record: Kept) -> None:
@@ -137,7 +137,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["missing", "empty", "torn", "old"]))
     def damage_the_index(self, how: str) -> None:
         self.history.close()
-        if self.damaged:  # nobody knows any more which numbers the damaged lines had
+        if self.damaged:  # nobody knows now which numbers the damaged lines had
             self.given = max((kept.seq for kept in self.kept), default=0)
         if self.index.exists():
             data = self.index.read_bytes()

@@ -17,7 +17,7 @@ from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 COMMAND: Message = {"command": "touch made"}
 SUBAGENT: Message = {"agent_id": "a1", "agent_type": "general-purpose"}
 TASK: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "do it"}
-HANDED_OVER = ["asked in the terminal: it can only be answered there now"]
+HANDED_OVER = ["asked in the terminal: it can now be answered only there"]
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ test('a socket that somebody listens at is left alone', () =>
   withServer(async () => {
     await assert.rejects(
       listen(address, () => {}),
-      /another process already listens on/,
+      /another process is already listening on/,
     );
     (await connected()).destroy();
     assert.deepEqual(fs.readdirSync(place), ['a.sock']);

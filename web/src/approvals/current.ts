@@ -90,7 +90,7 @@ export class Sight {
   }
 }
 
-/** What keys decide about: a card with a header and a footer. `answered`: it can't be decided any more. */
+/** What keys decide on: a card with a header and a footer. `answered`: it can no longer be decided. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
@@ -243,7 +243,7 @@ export class Current<Card extends Decidable> {
   }
 
   /**
-   * Measures again. @returns whether keys may decide about the current card now
+   * Measures again. @returns whether keys may decide on the current card now
    * @param isScrolled the page scrolled since the last call, not the person
    */
   look(isScrolled = false) {

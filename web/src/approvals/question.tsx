@@ -17,7 +17,7 @@ narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
 export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
   const button = place.querySelector<HTMLElement>('.preview.chosen button.must');
   if (!button) return false;
-  problem.value = 'The preview of your choice is cut. Show all of it first.';
+  problem.value = 'The preview of your choice is truncated. Show all of it first.';
   (button.closest('details') as HTMLDetailsElement).open = true;
   button.focus();
   return true;

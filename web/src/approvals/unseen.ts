@@ -27,7 +27,7 @@ export class Unseen {
     });
   }
 
-  /** The text has changed. What a person has deleted or replaced is not part of it any more. */
+  /** The text has changed. What a person has deleted or replaced is no longer part of it. */
   change(changes: Changes) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start === end) return [[changes.mapPos(start, 1), changes.mapPos(start, 1)]];

@@ -93,7 +93,7 @@ function Answer({ told, world, run, close }: { told: any; world: World; run: str
           ))}
         </ul>
       )}
-      {truncated && <p class="hint">The diff is too large to show in full. All changed files are listed.</p>}
+      {truncated && <p class="hint">The diff is too large to show completely. All changed files are listed.</p>}
       {files.length > 0 && world.revert && <Undo run={run} revert={world.revert} />}
     </>
   );

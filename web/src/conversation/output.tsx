@@ -1,4 +1,4 @@
-// What a tool has returned: its text with the colours of a terminal, and its images.
+// What a tool has returned: its text with the colors of a terminal, and its images.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
@@ -12,7 +12,7 @@ import { size } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { World } from './world.ts';
 
-/** Characters that are shown before somebody asks for more, and those that keep their colours then. */
+/** Characters that are shown before somebody asks for more, and those that keep their colors then. */
 const SHOWN = 4_000;
 const COLOURED = 100_000;
 

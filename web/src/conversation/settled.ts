@@ -2,7 +2,7 @@
 
 import { planIn } from '../approvals/input.ts';
 
-/** Why no answer is needed any more; a question that was answered in the terminal was not withdrawn. */
+/** Why an answer is no longer needed; a question that was answered in the terminal was not withdrawn. */
 function withdrawn(reason: string) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason)
     ? `${reason[0].toUpperCase()}${reason.slice(1)}`

@@ -397,7 +397,9 @@ export class ConversationView {
           );
         if (card.isDirty && !mine)
           card.settle(
-            answer ? { ...answer, by: answer.by && this.client.called(answer) } : { reason: 'the server restarted' },
+            answer
+              ? { ...answer, by: answer.by && this.client.called(answer) }
+              : { reason: 'the server was restarted' },
           );
         else {
           card.remove();

@@ -13,7 +13,7 @@ export type World = {
   called: (answer: any) => string;
   /** The whole record of which a preview came. */
   whole: (blob: string) => Promise<any>;
-  /** The bytes of an image that was sent with a prompt; undefined if it is not stored any more. */
+  /** The bytes of an image that was sent with a prompt; undefined if it is no longer stored. */
   image: (id: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** What a run has changed; missing where this device may not see it. */
   changes?: (run: string) => Promise<any>;

@@ -149,7 +149,7 @@ function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
   return isCut ? <ShowAll label="Wrap lines to see all of them" class="wrap" onOpen={() => setWrapped(true)} /> : null;
 }
 
-/** The colours of a line by its number, once they are known. */
+/** The colors of a line by its number, once they are known. */
 type Colours = (number: number) => Span[] | undefined;
 
 /** The highlighting of one side, computed from the whole text, or from the hunks if that is all there is. */

@@ -26,9 +26,9 @@ function whyNot(error: RequestError): string {
     case 'FILE_UNSUPPORTED':
       return 'This file can’t be shown: it isn’t text or an image.';
     case 'FILE_PRIVATE':
-      return 'This file is private: files with such names usually contain secrets. The server doesn’t show them.';
+      return 'This file is private: files with names like this usually contain secrets. The server doesn’t show them.';
     case 'FILE_NOT_COMPARED':
-      return 'Changes are only known in a git work tree that the server can read.';
+      return 'Changes can be shown only in a git work tree that the server can read.';
     case 'FILE_NOT_FOUND':
       return 'This file doesn’t exist.';
     case 'INVALID_PATH':
@@ -129,7 +129,7 @@ function ChangedFile({ changes }: { changes: FileChanges }) {
         {difference && <Tools both={difference.both} hasGaps={hasGaps(difference)} whole={isWhole} />}
       </div>
       {difference && <Diff path={changes.path} difference={difference} whole={isWhole} />}
-      {changes.truncated && <p class="hint">The diff is too large to show in full.</p>}
+      {changes.truncated && <p class="hint">The diff is too large to show completely.</p>}
     </div>
   );
 }

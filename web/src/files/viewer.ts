@@ -11,7 +11,7 @@ import * as kept from '../state/kept.ts';
 /** It fills its place, and scrolls by itself: only what is in sight is drawn. */
 const FILLS = EditorView.theme({ '&': { position: 'absolute', inset: '0', height: '100%', maxHeight: 'none' } });
 
-/** Characters of a file that is coloured. */
+/** Characters of a file that is colored. */
 const MOST = 1_000_000;
 
 /**

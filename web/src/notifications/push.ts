@@ -40,7 +40,7 @@ export async function test(
   client: import('../protocol/client.ts').Client,
 ): Promise<{ accepted: boolean; problem?: string }> {
   const subscription = await (await worker())?.pushManager.getSubscription();
-  if (!subscription) throw new Error('This browser isn’t subscribed. Switch notifications off and on again.');
+  if (!subscription) throw new Error('This browser isn’t subscribed. Turn notifications off and on again.');
   return (await client.connection.ask('push_test', { endpoint: subscription.endpoint })).data;
 }
 

@@ -13,7 +13,7 @@ export function standing({
   problem,
 }: any): Standing {
   const waiting = approvals.length;
-  if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Needs you' : `${waiting} approvals needed` };
+  if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Needs you' : `${waiting} requests need you` };
   if (desk?.in_terminal) return { kind: 'waiting', words: 'Waiting in terminal' };
   if (desk?.continued_in) return { kind: 'ended', words: 'Continued in the background' };
   if (desk?.background_tasks && desk.state === 'working')

@@ -14,7 +14,7 @@ export type AgentMessage = { messages: any[]; session_id: string; direction: "cl
 /** What can be chosen and called. `commands`: without their "/". `steer`: a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
-/** What an agent reports about itself at the moment. `context_tokens`: what its context contains, as of the end of the latest turn, of `context_window`. `tasks`: those that run. */
+/** What an agent currently reports about itself. `context_tokens`: what its context contains, as of the end of the latest turn, of `context_window`. `tasks`: those that run. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
 /** What `remember` would change, in words. `suggestion`: its index in `suggestions`. `saved_in`: the file in which the agent saves it; empty if it lasts as long as the session. */
@@ -146,7 +146,7 @@ export type ProjectList = { projects: ProjectInfo[] };
 /** `update/project_state`: always the whole state. `queued`: prompts that wait. */
 export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
 
-/** A prompt that waits was changed: `prompt` is what the agent will be given. `by`, `client_id`: who did it. */
+/** A queued prompt was changed: `prompt` is what the agent will be given. `by`, `client_id`: who did it. */
 export type PromptEdited = { run_id: string; prompt: string; by: string; client_id: string };
 
 /** A file that was sent with a prompt and is stored for the agent, which opens it by its path. */
@@ -200,7 +200,7 @@ export type ReviewCommitted = { commit: string; branch: string; files: string[];
 /** A person has decided `hunks` of the review in `files` (numbers); `left` are still to be decided. With `by` null nobody has: the files are as if everything had been decided. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
 
-/** A file with changes to decide. `old_path`: that before, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as git has them, null where the file does not exist. `binary`: its lines are not compared, and it is decided as a whole. `old_image`, `new_image`: what it shows, if it is named like an image. `too_large`: its hunks do not fit into the message, and are left out. */
+/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as git has them, null where the file does not exist. `binary`: its lines are not compared, and it is decided as a whole. `old_image`, `new_image`: what it shows, if it is named like an image. `too_large`: its hunks do not fit into the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
 
 /** A part of a change that is decided as a whole: `lines`, the whole `file`, its `mode`, or its `name`. `removed` and `added` are texts with their line feeds; the last line of a file may have none. `old_start` and `new_start`: the line that each begins with, from 1; for an empty one, the line before it. `answers`: the ids of the comments whose lines it has changed since the run that they were sent with began. */
@@ -261,7 +261,7 @@ export type SessionMessagesPage = { session_id: string; messages: Record[]; befo
 /** A piece of the file: all of them in their order are the whole one. `next`: the position after it; null at the end. */
 export type SessionPiece = { name: string; media_type: string; text: string; next?: string | null };
 
-/** A person has given the session a name; an empty one: it has no name any more. */
+/** A person has named the session; an empty name removes it. */
 export type SessionRenamed = { session_id: string; name: string; by: string };
 
 export type SessionReset = { old_session_id: string; new_session_id: string; project_id: string };
@@ -281,7 +281,7 @@ export type Task = { task_id: string; text: string; state?: "running"; kind?: st
 /** "Claude wants to edit" and "src/bridge.py": `path` is relative to the project, or absolute outside it. */
 export type Title = { text: string; path?: string | null };
 
-/** An entry of the agent's todo list. `doing`: its text while it is in progress. */
+/** An entry of the agent's to-do list. `doing`: its text while it is in progress. */
 export type Todo = { text: string; status: "completed" | "in_progress" | "pending"; doing?: string | null };
 
 export type Topics = { topics: string[] };

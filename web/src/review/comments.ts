@@ -129,13 +129,13 @@ export class Comments {
       case 'waiting':
         return `Waiting. ${agent} will get the comments when it next stops, or with the next prompt in its terminal.`;
       case 'given':
-        return `${agent} is getting the comments.`;
+        return `${agent} is receiving the comments.`;
       case 'unsure':
         return 'The agent may have received the comments. Check its terminal before you send them again.';
       case 'ended':
         return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':
-        return 'The agent now has more permissions than devices may use. The comments were not sent and are drafts again.';
+        return 'The agent now has more permissions than clients may use. The comments were not sent and are drafts again.';
       default:
         return '';
     }

@@ -64,7 +64,7 @@ function Version({ image, name, path }: { image: ReviewImage; name: string; path
             }
             onError={() =>
               setShown({
-                problem: 'The image can’t be shown: it is damaged, or of a kind that this browser doesn’t know.',
+                problem: 'The image can’t be shown: it is damaged, or in a format that this browser can’t show.',
               })
             }
           />

@@ -9,7 +9,7 @@ import { endsLike } from '../state/projects.ts';
 const MARKED = 200;
 
 /**
- * What is decided as one: a hunk, or a file that was too large for the message. `isGone`: it is not in the review any more,
+ * What is decided as one: a hunk, or a file that was too large for the message. `isGone`: it is no longer in the review,
  * and is shown because of what a person has written or was told there.
  */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };

@@ -186,7 +186,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Closes a part that is not in the review any more. */
+  /** Closes a part that is no longer in the review. */
   close(part: Part) {
     this.discard(part);
     for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);
@@ -194,7 +194,7 @@ export class OpenReview {
     this._standings.delete(part.key);
   }
 
-  /** A part that is not in the review any more is not shown any more either. */
+  /** A part that is no longer in the review is no longer shown either. */
   _remove(key: string) {
     const left = this._gone.filter(({ part }) => part.key !== key);
     if (left.length === this._gone.length) return;
@@ -318,7 +318,7 @@ export class OpenReview {
         if (!isMine) lost++;
         const { note, draft, isEditing, busy } = this.of(part.key);
         if (!this._refused.has(part.key)) note.value = '';
-        // While a decision about it is on its way, its answer says what has become of it.
+        // While a decision on it is on its way, its answer says what has become of it.
         const isWriting = this.comments.isWriting(part.key);
         if (!this.hasDraft(part) && !isWriting && !note.value && !busy.value) {
           this._standings.delete(part.key);
@@ -345,7 +345,7 @@ export class OpenReview {
     this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
   }
 
-  /** Edits of an earlier visit whose hunks are not in the review any more. */
+  /** Edits of an earlier visit whose hunks are no longer in the review. */
   _restore(now: ReadonlySet<string>) {
     const written = this.comments.writings
       .peek()

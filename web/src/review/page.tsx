@@ -1,4 +1,4 @@
-// The review of a project: which files the runs have changed, and each change with what can be decided about it.
+// The review of a project: which files the runs have changed, and each change with what can be decided on it.
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -26,7 +26,7 @@ import { PushButton } from './push-view.tsx';
 /** Height of a row of a change that is not drawn yet. */
 const ROW = 1.3; // rem
 
-const VIEW_ONLY = 'View only. Decide on another device.';
+const VIEW_ONLY = 'View only. Decide from another device.';
 
 type Decision = 'keep' | 'undo';
 
@@ -106,9 +106,9 @@ function decideSome(review: OpenReview, decision: Decision, parts: readonly Part
     unseen > 0 &&
       (unseen === parts.length
         ? parts.length === 1
-          ? 'It has not been in view in full.'
-          : 'None of them has been in view in full.'
-        : `${unseen} of them ${unseen === 1 ? 'has' : 'have'} not been in view in full.`),
+          ? 'You have not seen all of it.'
+          : 'You have not fully seen any of them.'
+        : `You have not fully seen ${unseen} of them.`),
     isUndo && 'Other changes to the same files stay.',
   ];
   ask(decision, `${changes(parts.length)} in ${where}`, text.filter(Boolean).join(' '), act);
@@ -206,7 +206,7 @@ function Empty({ project, review, board }: Shared) {
     <div class="empty">
       <Icon name="check" />
       <p>Nothing to review</p>
-      <p class="hint">What the agent’s runs change is shown here until somebody has decided about it.</p>
+      <p class="hint">Changes made by the agent’s runs are shown here until somebody decides on them.</p>
       <p>
         <a ref={link} href={addressOf(project)}>
           Back to the session
@@ -234,7 +234,7 @@ function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
   return count ? (
     <p class="notice">
-      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Decide about these changes first; the
+      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Decide on these changes first; the
       others come after them.
     </p>
   ) : null;
@@ -242,7 +242,7 @@ function More({ review }: { review: OpenReview }) {
 
 type Shared = { review: OpenReview; board: Board; rights: Rights; acts: Decisions; project: string };
 
-/** The whole review: its numbers, how it is shown, and decisions about all of it. */
+/** The whole review: its numbers, how it is shown, and decisions on all of it. */
 function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[] }) {
   const files = review.files.value;
   const { busy, note } = review.of(ALL);
@@ -294,13 +294,13 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why nobody can decide about all of these now: they are not shown in full, or somebody is editing one of them. */
+/** Why nobody can decide on all of these now: they are not shown in full, or somebody is editing one of them. */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.more.value || parts.some(({ hunk }) => !hunk))
-    return 'All can’t be decided at once: some changes are not shown here.';
+    return 'You can’t decide on all at once: some changes are not shown here.';
   const closed = parts.filter((part) => review.isClosed(part)).length;
-  if (closed) return `To decide about all at once, show ${changes(closed)} in full first.`;
-  return parts.some((part) => review.hasDraft(part)) ? 'Finish or discard your edit to decide about all at once.' : '';
+  if (closed) return `To decide on all at once, expand ${changes(closed)} first.`;
+  return parts.some((part) => review.hasDraft(part)) ? 'Finish or discard your edit to decide on all at once.' : '';
 }
 
 function FileList({ files, board }: { files: readonly ShownFile[]; board: Board }) {
@@ -477,10 +477,10 @@ function FileHead({ shown, review, board, rights, project }: Omit<SectionOf, 'on
         </div>
       )}
       {isSome && isClosed && (
-        <p class="hint about-all">To decide about the whole file, show all of its changes in full first.</p>
+        <p class="hint about-all">To decide on the whole file, expand all of its changes first.</p>
       )}
       {isSome && !isClosed && hasDraft && (
-        <p class="hint about-all">Finish or discard your edit to decide about the whole file.</p>
+        <p class="hint about-all">Finish or discard your edit to decide on the whole file.</p>
       )}
       {note.value && first?.hunk && (
         <p class="notice" role="alert">

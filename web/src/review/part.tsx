@@ -1,4 +1,4 @@
-// One part of a review: a hunk with the lines around it, what is decided about it, and what has become of the decision.
+// One part of a review: a hunk with the lines around it, what is decided on it, and what has become of the decision.
 
 import { useId, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 
@@ -242,7 +242,7 @@ function Foot({ part, file, review, board, rights, acts }: PartOf) {
     );
   if (!rights.mayDecide) return null;
   const isClosed = (unopened.value ?? 1) > 0;
-  const closed = isClosed && <p class="hint unopened">Show the whole change before you decide about it.</p>;
+  const closed = isClosed && <p class="hint unopened">Show the whole change before you decide on it.</p>;
   const isOff = busy.value || isClosed;
   if (isEditing.value)
     return (

@@ -1,10 +1,10 @@
-// The agent's todo list, and the tasks that run beside the conversation.
+// The agent's to-do list, and the tasks that run beside the conversation.
 
 import type { Task, Todo } from '../protocol/messages.ts';
 import type { Conversation } from '../state/conversation.ts';
 import { Icon, type IconName, Text } from '../ui/elements.tsx';
 
-/** Items at the end of the conversation in which an older server's todo list is looked for. */
+/** Items at the end of the conversation in which an older server's to-do list is looked for. */
 const LOOKED = 300;
 
 /** The current list: as the agent reports it, else that of its latest call. */

@@ -28,7 +28,7 @@ export function problemOf(
   if (code === 'AGENT_RATE_LIMITED') {
     const later = until && Date.parse(until) > now.getTime();
     return {
-      title: `${agent}’s usage limit is reached`,
+      title: `${agent} has reached its usage limit`,
       hint: until ? (later ? `It resets at ${clock(until, now)}.` : 'It has since reset.') : undefined,
       help: ['retry'],
     };

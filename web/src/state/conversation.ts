@@ -171,7 +171,7 @@ export class Conversation {
 
   /**
    * The records of a session before those that are here. Those that only the agent has stored have the `seq` 0: they get
-   * a place of their own between their neighbours.
+   * a place of their own between their neighbors.
    */
   prependSession(records: Record[], before: string | null) {
     this.before = before;

@@ -109,7 +109,7 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects and approvals that are not there any more. */
+/** Removes what belongs to projects and approvals that are no longer there. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));
   const open = new Set(projects.flatMap(({ approvals = [] }) => approvals.map((one) => one.approval_id)));

@@ -29,7 +29,7 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, told); // all of it: what it does not have any more is not said
+      this.all.set(told.id, told); // all of it: what it no longer has is not said
       return true;
     }
     // The project's own state comes later, and with it the rest.
@@ -130,7 +130,7 @@ export function alwaysWords(suggestions: any) {
       const rules = (one.rules ?? []).map((rule: any) =>
         rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName,
       );
-      return `${one.behavior === 'deny' ? 'refuse' : 'allow'} ${rules.join(', ')}`;
+      return `${one.behavior === 'deny' ? 'reject' : 'allow'} ${rules.join(', ')}`;
     }
     if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
     // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.

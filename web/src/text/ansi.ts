@@ -1,4 +1,4 @@
-// The output of programs for terminals as parts with classes. Colours and weights are kept; other control sequences, which
+// The output of programs for terminals as parts with classes. Colors and weights are kept; other control sequences, which
 // move a cursor or set a title, are dropped. Pure.
 
 /** `style`: classes, or empty. */
@@ -111,7 +111,7 @@ function changed(look: Look, parameters: string): Look {
   return next;
 }
 
-/** One of the 256 colours, by the name of the one of eight that is nearest. */
+/** One of the 256 colors, by the name of the one of eight that is nearest. */
 function indexed(index: number) {
   if (!(index >= 0 && index < 256)) return '';
   if (index < 16) return NAMES[index % 8];
@@ -127,7 +127,7 @@ function nearest([red = 0, green = 0, blue = 0]: number[]) {
   return NAMES[(red >= half ? 1 : 0) + (green >= half ? 2 : 0) + (blue >= half ? 4 : 0)];
 }
 
-/** Black and white are the colours of the text: what a terminal shows on black has to be legible on paper. */
+/** Black and white are the colors of the text: what a terminal shows on black has to be legible on paper. */
 function styleOf(look: Look) {
   const isInk = (name: string) => !name || name === 'black' || name === 'white';
   const [front, back] = look.inverse ? [look.back, look.front || 'white'] : [look.front, look.back];

@@ -1,4 +1,4 @@
-// Code in the colours of its language. It is there at once and gets its colours when the grammar has come.
+// Code in the colors of its language. It is there at once and gets its colors when the grammar has come.
 
 import { useEffect, useState } from 'preact/hooks';
 
@@ -7,7 +7,7 @@ import { Copy } from './copy.tsx';
 import { highlight, isColoured, type Span } from './highlight.ts';
 import { scrolls } from './plain.tsx';
 
-/** The colours of a text by its lines; undefined as long as they are not known. */
+/** The colors of a text by its lines; undefined as long as they are not known. */
 export function useColours(text: string, language: string, isWanted = true): Span[][] | undefined {
   const [found, setFound] = useState<{ text: string; language: string; lines: Span[][] }>();
   useEffect(() => {
@@ -21,7 +21,7 @@ export function useColours(text: string, language: string, isWanted = true): Spa
   return found && found.text === text && found.language === language ? found.lines : undefined;
 }
 
-/** A line in its colours. */
+/** A line in its colors. */
 export function Coloured({ spans }: { spans: Span[] }) {
   return (
     <>

@@ -1,4 +1,4 @@
-// Colours for code: the kinds of its words, by the grammars of its language. A grammar is fetched when the first code of its
+// Colors for code: the kinds of its words, by the grammars of its language. A grammar is fetched when the first code of its
 // language is shown. The work is done a few milliseconds at a time, so that no code keeps the page busy.
 
 import type { StreamParser } from '@codemirror/streamparser';
@@ -9,10 +9,10 @@ export type Span = { text: string; kind: string };
 
 type Grammar = { parser: Parser } | { mode: StreamParser<any> };
 
-/** Characters that are coloured; what is longer stays plain. */
+/** Characters that are colored; what is longer stays plain. */
 const LONGEST = 300_000;
 
-/** Characters of a line that is coloured, where a grammar works by lines. */
+/** Characters of a line that is colored, where a grammar works by lines. */
 const LONGEST_LINE = 5_000;
 
 const SLICE = 8; // ms
@@ -223,7 +223,7 @@ function pacer() {
   };
 }
 
-/** Characters whose colours are found in one go. */
+/** Characters whose colors are found in one go. */
 const STEP = 10_000;
 
 async function byTree(code: string, parser: Parser): Promise<Span[][]> {

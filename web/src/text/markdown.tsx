@@ -135,7 +135,7 @@ function table({ header, rows }: Tokens.Table, world: World) {
   );
 }
 
-/** Neighbours that are only text become one: a text may be cut at each of its characters. */
+/** Neighbors that are only text become one: a text may be cut at each of its characters. */
 function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] {
   const found: ComponentChildren[] = [];
   let text = '';

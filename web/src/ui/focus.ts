@@ -1,6 +1,6 @@
 // Where the focus goes when what had it is gone.
 
-/** Whether nothing has the focus, or something that is not shown any more. */
+/** Whether nothing has the focus, or something that is no longer shown. */
 export function isFocusLost() {
   const at = document.activeElement;
   return !at || at === document.body || !at.checkVisibility();

@@ -50,7 +50,7 @@ function commandsOf(world: World): Entry[] {
   });
   const own = row && !row.project.desk;
   return [
-    next && command('Go to the next approval', 'bell', () => world.go(next), '', 'n'),
+    next && command('Go to the next request', 'bell', () => world.go(next), '', 'n'),
     row?.kind === 'working' && client.may('agent_interrupt') && own && command('Stop the run', 'stop', world.stop),
     client.may('project_create') && command('New session…', 'add', () => world.go('#/new'), 'choose a folder'),
     own &&

@@ -133,7 +133,7 @@ export class WindowList {
     if (!this.follows) {
       if (this._held?.isConnected) this.reveal(this._held);
       else if (this._anchor?.node.isConnected) {
-        // What is above the reader has grown, as when colours or an image have come.
+        // What is above the reader has grown, as when colors or an image have come.
         const by = this._anchor.node.getBoundingClientRect().top - this._anchor.top;
         if (by) this._at = this._scroller.scrollTop += by;
       }

@@ -38,7 +38,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import FAILED, Costs, Failure, amount, not_logged_in
+from drawbridge.agents.results import FAILED, Costs, Failure, amount, exit_words, not_logged_in
 from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
@@ -182,7 +182,7 @@ class AcpConversation:
         key = f"question-{self._asked}"
         question = questions.question(key, params, self._read) if params else None
         if params is None or question is None:
-            self._out.append(wire.error(id, jsonrpc.INVALID_PARAMS, "This question can't be understood."))
+            self._out.append(wire.error(id, jsonrpc.INVALID_PARAMS, "This request could not be parsed."))
             return []
         if self._interrupted or not self._turn_open:
             self._out.append(wire.result(id, questions.CANCELLED))
@@ -258,8 +258,8 @@ class AcpConversation:
         if not self._ready and UNKNOWN_FLAG.search(words):
             text = f"{self._name} is too old: it does not support an option that Drawbridge uses ({words}). Update it."
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a message.'}"
+        how = exit_words(code)
+        text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
         return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
 
     # Messages to the agent.
@@ -314,7 +314,7 @@ class AcpConversation:
 
     def _set(self, what: str, wanted: str) -> str:
         if not self._ready:
-            raise AgentRefused(f"{self._name} is still being started")
+            raise AgentRefused(f"{self._name} is still starting")
         id = f"request-{self._requests + 1}"
 
         def replied(message: Incoming, data: bytes) -> list[Output]:

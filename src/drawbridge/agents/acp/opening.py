@@ -209,7 +209,7 @@ class Opening:
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
-            there = ", ".join(choices.values[:10]) if choices else "none to choose"
+            there = ", ".join(choices.values[:10]) if choices else "none"
             raise AgentRefused(f"{self._name} does not offer the {what} {wanted}. Available: {there}")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 

@@ -86,11 +86,11 @@ def _flags(options: Options) -> Iterator[str]:
             yield f"{_FLAGS.get(name) or '--' + name.replace('_', '-')}={value}"
     if options.max_turns is not None:
         if options.max_turns < 1:
-            raise _unusable("options.max_turns", "it is less than 1")
+            raise _unusable("options.max_turns", "it must be at least 1")
         yield f"--max-turns={options.max_turns}"
     if options.max_budget_usd is not None:
         if not (options.max_budget_usd > 0 and math.isfinite(options.max_budget_usd)):
-            raise _unusable("options.max_budget_usd", "it is not an amount above 0")
+            raise _unusable("options.max_budget_usd", "it must be greater than 0")
         yield f"--max-budget-usd={options.max_budget_usd:.10g}"
 
 

@@ -41,7 +41,7 @@ from drawbridge.agents.claude.reports import TODO_TOOL, Reports
 from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader, proposal
-from drawbridge.agents.results import FAILED, Costs, Failure
+from drawbridge.agents.results import FAILED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
 
 INTERRUPTED: Final = "It was interrupted."
@@ -402,8 +402,7 @@ class ClaudeConversation:
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
         said = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        text = fault or f"{self._name} ended {how} before it was done" + (
+        text = fault or f"{self._name} {exit_words(code)} before it was done" + (
             f": {said}" if said else ", without a message."
         )
         failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
@@ -419,7 +418,7 @@ class ClaudeConversation:
             request = _request.decode(message.request)
             given = json_object(request.input)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            self._reply_error(id, "This question can't be understood.")
+            self._reply_error(id, "This request could not be parsed.")
             return []
         if request.subtype != "can_use_tool" or not request.tool_name:
             self._reply_error(id, f"Unsupported control request subtype: {request.subtype}")
@@ -491,7 +490,7 @@ class ClaudeConversation:
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
-            raise NotAtWork(f"{self._name} is not working at the moment")
+            raise NotAtWork(f"{self._name} is not working")
         message = {"role": "user", "content": prompts.content(text, attachments)}
         record()
         self._write({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": str(uuid.uuid4())})

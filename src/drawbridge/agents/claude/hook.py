@@ -1,6 +1,6 @@
 """Claude Code's hooks: what they send, and how they are answered. Loaded at every call of the guard, so without imports.
 
-Source: its hooks reference, and the measured behaviour of 2.1.329.
+Source: its hooks reference, and the measured behavior of 2.1.329.
 """
 
 TYPE_CHECKING = False

@@ -1,4 +1,4 @@
-"""Messages to ``claude``: prompts with attachments, and decisions about its questions. Pure."""
+"""Messages to ``claude``: prompts with attachments, and decisions on its questions. Pure."""
 
 from __future__ import annotations
 

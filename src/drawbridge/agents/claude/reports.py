@@ -1,7 +1,7 @@
-"""What Claude Code reports about itself in its stream: model, context, todo list, tasks, retries, and what it offers. Pure.
+"""What Claude Code reports about itself in its stream: model, context, to-do list, tasks, retries, and what it offers. Pure.
 
 Only what a client can't know from the last records of the history is kept here. The formats are those of 2.1.329, and the
-todo list also that of older versions. Fields of another type are ignored; everything is bounded in number and length.
+to-do list also that of older versions. Fields of another type are ignored; everything is bounded in number and length.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SYNTHETIC: Final = "<synthetic>"
 """The model of a message that Claude Code itself has written, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
-"""Lines without these bytes are not decoded for a todo list."""
+"""Lines without these bytes are not decoded for a to-do list."""
 
 
 class _Usage(Struct):

@@ -98,7 +98,7 @@ class Schedule:
     def _changed(self, tool: str, result: dict[str, Any]) -> None:
         id = name_of(result.get("id"))
         if tool == WAKE_UP:
-            self._wake_up = _time(result.get("scheduledFor"))  # 0 once the agent has cancelled it
+            self._wake_up = _time(result.get("scheduledFor"))  # 0 once the agent has canceled it
         elif id is not None and tool == DELETE:
             self._jobs.pop(id, None)
         elif id is not None and tool == CREATE:

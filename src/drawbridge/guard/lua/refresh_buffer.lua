@@ -14,7 +14,7 @@ local function bytes_of(path)
   if file then
     file:close()
   end
-  return bytes or error('it cannot be read: ' .. (problem or ''):gsub('^.*: ', ''), 0)
+  return bytes or error("it can't be read: " .. (problem or ''):gsub('^.*: ', ''), 0)
 end
 
 --- The file's text in UTF-8, and the encoding it has.

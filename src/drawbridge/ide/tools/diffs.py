@@ -13,7 +13,7 @@ from drawbridge.ide.tools.tool import Arguments, Content, NoArguments, Tool, Too
 class OpenDiff(Arguments, frozen=True, rename=None):
     old_file_path: Annotated[str, Meta(description="The file as it is now; it may not exist yet.")]
     new_file_path: Annotated[str, Meta(description="The file that would be written.")]
-    new_file_contents: Annotated[str, Meta(description="The whole text that is proposed for it.")]
+    new_file_contents: Annotated[str, Meta(description="The complete proposed text.")]
     tab_name: Annotated[str, Meta(description="The name of this proposal; close_tab withdraws it by this name.")]
 
 

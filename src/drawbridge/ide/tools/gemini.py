@@ -20,7 +20,7 @@ class GeminiContext(Protocol):
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None: none is open."""
+        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None if none is open."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
@@ -30,7 +30,7 @@ class GeminiContext(Protocol):
 
 class OpenDiff(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file that would be written; absolute.")]
-    new_content: Annotated[str, Meta(description="The whole text that is proposed for it.")]
+    new_content: Annotated[str, Meta(description="The complete proposed text.")]
 
 
 class CloseDiff(Arguments, frozen=True):

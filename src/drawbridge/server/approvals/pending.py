@@ -117,14 +117,14 @@ class Surface(Protocol):
     in_editor: bool
     """Whether this surface itself shows the approval in an editor."""
     known_as: str
-    """A key that recognises the question when another connection reports it again; empty if it can't be recognised."""
+    """A key that recognizes the question when another connection reports it again; empty if it can't be recognized."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """The agent receives the decision by this surface."""
         ...
 
     def closed(self) -> None:
-        """Nobody needs the decision any more, or the agent has received it by another surface."""
+        """The decision is no longer needed, or the agent has received it by another surface."""
         ...
 
 

@@ -99,14 +99,14 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
 """The fields that a person may change. Of other tools these are all texts."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
-    "session": ("this session", ""),
+    "session": ("for this session", ""),
     "localSettings": ("in this project", ".claude/settings.local.json"),
     "projectSettings": ("in this project, for everyone who works in it", ".claude/settings.json"),
     "userSettings": ("in all projects", "~/.claude/settings.json"),
 }
 """Where Claude Code (2.1.329) saves a suggestion: in words, and the file."""
 
-BEHAVIOURS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always refuse", "ask": "Always ask about"}
+BEHAVIORS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 
 
 class Words(Struct, frozen=True):
@@ -276,8 +276,8 @@ def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
             return f"Accept all edits {where}", file
         case {"type": "setMode", "mode": str(mode)}:
             return f"Switch to the mode “{mode}” {where}", file
-        case {"type": "addRules", "rules": [*rules], "behavior": str(behaviour)} if behaviour in BEHAVIOURS and rules:
-            return f"{BEHAVIOURS[behaviour]} {_joined([_rule(rule) for rule in rules])} {where}", file
+        case {"type": "addRules", "rules": [*rules], "behavior": str(behavior)} if behavior in BEHAVIORS and rules:
+            return f"{BEHAVIORS[behavior]} {_joined([_rule(rule) for rule in rules])} {where}", file
         case {"type": "addDirectories", "directories": [*directories]} if directories:
             named = _joined([f"`{path}`" if isinstance(path, str) else _json(path) for path in directories])
             return f"Always allow the folder{'s' if len(directories) > 1 else ''} {named} {where}", file

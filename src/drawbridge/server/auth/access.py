@@ -271,8 +271,8 @@ class Access:
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
             text = (
-                "The signature is for a certificate that is not this server's. If a proxy terminates TLS, log in with a token; "
-                "otherwise somebody may have intercepted the connection."
+                "The signature is for a certificate that is not this server's. If a proxy terminates TLS, sign in with a "
+                "token; otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
@@ -287,7 +287,7 @@ class Access:
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The identity of the key that has signed ``message``; None if the key is not authorised."""
+        """The identity of the key that has signed ``message``; None if the key is not authorized."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:

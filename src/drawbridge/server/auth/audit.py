@@ -1,4 +1,4 @@
-"""The audit log: who signed in, was refused, started a run or decided about what; one line of JSON each, for the owner.
+"""The audit log: who signed in, was refused, started a run or decided on what; one line of JSON each, for the owner.
 
 ``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No command of a client
 reads, changes or removes it. It contains the names of people, projects, tools and files; never contents, prompts or secrets.

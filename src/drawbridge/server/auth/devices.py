@@ -180,7 +180,7 @@ class Devices:
         return refusal_of(self._devices.get(device_id))
 
     def identity_of(self, device_id: str) -> Identity | None:
-        """The identity of a device; None if its token is not valid (any more)."""
+        """The identity of a device; None if its token is not, or no longer, valid."""
         return self._devices[device_id].identity if self.refusal(device_id) is None else None
 
     def _is_whole(self) -> bool:
@@ -281,7 +281,7 @@ def wrong_token() -> ClientError:
 
 
 def refusal_of(device: Device | None) -> ClientError | None:
-    """Why the token of a device is not accepted; None if it is. ``device``: None if the list does not contain it any more."""
+    """Why the token of a device is not accepted; None if it is. ``device``: None if the list no longer contains it."""
     if device is None or device.revoked:
         text = "This device's token was revoked by the owner. Ask for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
@@ -379,7 +379,7 @@ def new_code(
 def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] = ()) -> tuple[Device, str]:
     """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
 
-    ``keys``: the fingerprints of the SSH keys that are authorised now.
+    ``keys``: the fingerprints of the SSH keys that are authorized now.
 
     Blocking, for at most half a second: the client that pairs has a few seconds to sign in.
     """

@@ -343,7 +343,7 @@ class Entrance:
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
         """Counts it as a failure if the block raises ``ClientError``. The right token is accepted however often others at the
-        address have failed: 256 bits can't be guessed, and a neighbour must not lock a device out. A ``short`` secret is not
+        address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. A ``short`` secret is not
         even checked then.
         """
         key = place(address)

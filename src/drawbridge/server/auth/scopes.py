@@ -17,12 +17,12 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """From least to most: each includes those before it.
 
-``view`` reads. ``approve`` decides about approvals and stops runs. ``run`` starts runs in the projects that exist.
+``view`` reads. ``approve`` decides on approvals and stops runs. ``run`` starts runs in the projects that exist.
 ``admin`` creates and deletes projects.
 """
 
 DECIDES: Final[Scope] = "approve"
-"""Needed to decide about approvals."""
+"""Needed to decide on approvals."""
 
 RUNS: Final[Scope] = "run"
 """Needed for any decision: with another input, or for more than one call. That amounts to starting a run. Also needed to
@@ -39,7 +39,7 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: directories; only projects in them are visible. None: all projects.
+    """The identity of a connection. ``projects``: directories; only projects in them are visible. None for all projects.
 
     ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token. ``only``: the project and the
     approval that the token of a notification is for; None for all other tokens.
@@ -62,7 +62,7 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None: at no directory)."""
+        """Whether it may see a project at ``path`` (None for one without a directory)."""
         if self.projects is None:
             return True
         return path is not None and any(Path(one) in (path, *path.parents) for one in self.projects)
@@ -77,7 +77,7 @@ def owner(name: str) -> Identity:
 
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval, and the command is not a plain decision about it:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval, and the command is not a plain decision on it:
     the notification shows what the agent asks, and no other input.
     """
     if identity.only is None:

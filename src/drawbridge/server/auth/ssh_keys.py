@@ -109,7 +109,7 @@ def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
 
 
 def earlier_challenge(host: str, nonce: str) -> bytes:
-    """The text that older clients sign, without the certificate. It is recognised only for a clear error."""
+    """The text that older clients sign, without the certificate. It is recognized only for a clear error."""
     return f"drawbridge-login-v1\n{host}\n{nonce}\n".encode()
 
 

@@ -256,7 +256,7 @@ class Checkpoints:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was canceled: the project is closed.")
+            raise GitFailed("the checkpoint was canceled because the project was closed.")
         return collected.result()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
@@ -500,7 +500,7 @@ class Checkpoints:
             words += ["--", "."]
         code, _, complaint = await git.run(*words, stdin=chosen)
         if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
-            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
+            raise GitFailed(f"git add exited with code {code}: {complaint.strip()[:500]}")
 
     def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
         """As many of these files as are read for one checkpoint. Blocking."""
@@ -519,7 +519,7 @@ class Checkpoints:
         if code:
             if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
                 return False
-            raise GitFailed(f"git diff-index ended with code {code}: {complaint.strip()[:500]}")
+            raise GitFailed(f"git diff-index exited with code {code}: {complaint.strip()[:500]}")
         listed = _marked(output)
         known = self._before.run_id == run_id
         await git.update(
@@ -621,7 +621,7 @@ class Checkpoints:
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
         """Changes the files from the tree ``now``, which they are, to the tree ``wanted``, all or nothing. ``paths``: of the
-        files that differ. Raises ``Changed`` if they are not ``now`` any more."""
+        files that differ. Raises ``Changed`` if they are no longer ``now``."""
         # The patch starts from the current files, so that each change has one place, however similar others are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")

@@ -296,7 +296,7 @@ class Git:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
         has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
         if odd := await asyncio.to_thread(_odd_file, self.repository):
-            raise NoCheckpoint(f"There are no checkpoints here: {odd}.")
+            raise NoCheckpoint(f"Checkpoints are not available here: {odd}.")
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
         await asyncio.to_thread(_make, self.folder, self.repository, self.settings.format)
@@ -326,7 +326,7 @@ class Git:
             complaint and (await self._command(["rev-parse", "--git-dir"], place))[0]
         ):  # it has been left out of the list
             raise NoCheckpoint(
-                "There are no checkpoints here: the installed git does not support the repository's format."
+                "Checkpoints are not available here: the installed git does not support the repository's format."
             )
         words = listed.split("\0")
         items = list(zip(words[::2], words[1::2], strict=False))
@@ -334,17 +334,17 @@ class Git:
         unknown = sorted(name for name in chosen if name.startswith("extensions.") and name not in KNOWN_EXTENSIONS)
         if unknown:
             raise NoCheckpoint(
-                f"There are no checkpoints here: the repository uses {unknown[0]}, which is not supported."
+                f"Checkpoints are not available here: the repository uses {unknown[0]}, which is not supported."
             )
         format = chosen.get("extensions.objectformat", "=sha1").removeprefix("=")
         if format not in FORMATS:
             raise NoCheckpoint(
-                f"There are no checkpoints here: the repository's object format is not {' or '.join(FORMATS)}."
+                f"Checkpoints are not available here: the repository's object format is not {' or '.join(FORMATS)}."
             )
         named = _with_files(chosen)
         for name in NAMES_A_FILE:
             if await asyncio.to_thread(_is_odd, Path(named[name].removeprefix("="))):
-                raise NoCheckpoint(f"There are no checkpoints here: {name} does not name a small regular file.")
+                raise NoCheckpoint(f"Checkpoints are not available here: {name} is not a small regular file.")
         given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
         files = _configuration_files(self.repository, items)
         if files is not None:
@@ -412,7 +412,7 @@ class Git:
         return code, await asyncio.to_thread(self._end_of_output)
 
     async def remove_at_end(self, file: Path | None) -> None:
-        """The shell removes this file when it ends, also because the server has died; None: not any more. Raises
+        """The shell removes this file when it ends, also because the server has died; None if it no longer does. Raises
         ``GitFailed``."""
         what = "-" if file is None else shlex.quote(f"rm -f {shlex.quote(str(file))}")
         await self._line(f"trap {what} EXIT", SECONDS, "a lock")
@@ -449,7 +449,7 @@ class Git:
         if code is None:
             raise GitFailed(f"git took more than {seconds:g} s for: {what}")
         if not code.strip().isdigit():
-            raise GitFailed(f"git was ended by a signal during: {what}")
+            raise GitFailed(f"git was killed by a signal during: {what}")
         return int(code)
 
     async def _reply(self, seconds: float) -> bytes | None:
@@ -479,7 +479,7 @@ class Git:
 def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:
     """Raises ``GitFailed``."""
     if code:
-        raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
+        raise GitFailed(f"git {words[0]} exited with code {code}: {complaint.strip()[:500]}")
     return said
 
 

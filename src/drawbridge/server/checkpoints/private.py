@@ -69,7 +69,7 @@ MOST_STORED: Final = 2_000 * MB
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""What no checkpoint refers to any more is removed once an hour, and also with more files than this in the repository."""
+"""What is no longer in any checkpoint is removed once an hour, and also with more files than this in the repository."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "

@@ -1,4 +1,4 @@
-"""Tokens that are in notifications: each lets the browser that was notified decide about one approval, and nothing else.
+"""Tokens that are in notifications: each lets the browser that was notified decide on one approval, and nothing else.
 
 The token is in the encrypted push alone, so that the browser's service worker needs no token of the device. It is kept as a
 hash, in memory: the approvals of a server that has ended are withdrawn, or asked again.

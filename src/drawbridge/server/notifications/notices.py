@@ -3,7 +3,7 @@
 They contain the project's name, and the tool of an approval, or how a run ended and how much there is to review; never a
 path, a prompt or an agent's text, since they leave this machine through services of third parties. The exception is a push
 to a browser whose person has asked for actions in notifications: it contains the command of an approval, if that is short,
-so that the person can decide about it without opening the page. A push is encrypted for its browser.
+so that the person can decide on it without opening the page. A push is encrypted for its browser.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class Notifier:
 
     def identify(self, token: str) -> Identity | None:
         """The identity that the token of a notification gives: its device's, for that one approval. None if the token is not
-        valid, the browser has unsubscribed, or its device may not decide (any more).
+        valid, the browser has unsubscribed, or its device may no longer decide.
         """
         found = self._tokens.find(token)
         if found is None or not any(one.endpoint == found.endpoint and one.actions for one in self.subscriptions):

@@ -81,7 +81,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),
     "EXECUTION_TIMEOUT": Kind("The run timed out.", retryable=True),
     "MEMORY_LIMIT": Kind(
-        "The agent and the processes that it started used more memory than the owner allows, and were ended."
+        "The agent and the processes that it started used more memory than the owner allows, and were stopped."
     ),
     "AGENT_NOT_FOUND": Kind("The agent's program is not installed, or no agent has this name."),
     "AGENT_TOO_OLD": Kind("The agent's program is older than the versions that the server supports."),

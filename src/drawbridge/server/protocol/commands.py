@@ -172,7 +172,7 @@ class AgentKill(ProjectCommand):
 
 
 class AgentInterrupt(ProjectCommand, kw_only=True):
-    """``all``: also removes the prompts that wait, whoever has sent them, which needs the scope ``run``. ``schedule``: cancels
+    """``all``: also removes the queued prompts, whoever has sent them, which needs the scope ``run``. ``schedule``: cancels
     what the idle agent has scheduled, and interrupts no run.
     """
 
@@ -181,13 +181,13 @@ class AgentInterrupt(ProjectCommand, kw_only=True):
 
 
 class QueueRemove(ProjectCommand, kw_only=True):
-    """Removes a prompt that waits: its run ends as ``interrupted`` without having begun."""
+    """Removes a queued prompt: its run ends as ``interrupted`` without having begun."""
 
     run_id: Identifier
 
 
 class QueueEdit(ProjectCommand, kw_only=True):
-    """Gives a prompt that waits another text."""
+    """Changes the text of a queued prompt."""
 
     run_id: Identifier
     prompt: Text
@@ -271,7 +271,7 @@ class ReviewSubmit(ProjectCommand, kw_only=True):
 
 
 class ReviewWithdraw(ProjectCommand, kw_only=True):
-    """Makes drafts again of the comments that wait for the agent of a terminal session."""
+    """Turns the comments that wait for a terminal session's agent back into drafts."""
 
 
 class ReviewCommit(ProjectCommand, kw_only=True):
@@ -334,13 +334,13 @@ class SessionFork(ProjectCommand, kw_only=True):
 
 
 class Sessions(InProjects, kw_only=True):
-    """Requests the sessions of the histories, those that were active last first."""
+    """Requests the sessions of the histories, the most recently active first."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
 
 class SessionMessages(ProjectCommand, kw_only=True):
-    """Requests the end of a session's conversation, or what is before the position ``before`` (of a former reply)."""
+    """Requests the end of a session's conversation, or what is before the position ``before`` (of an earlier reply)."""
 
     session_id: Identifier
     before: Identifier | None = None
@@ -349,7 +349,7 @@ class SessionMessages(ProjectCommand, kw_only=True):
 
 class SessionExport(ProjectCommand, kw_only=True):
     """Requests a session, or without ``session_id`` the whole history of the project, as a file: its next piece after the
-    position ``after`` (of a former reply)."""
+    position ``after`` (of an earlier reply)."""
 
     session_id: Identifier | None = None
     format: Literal["markdown", "jsonl"] = "markdown"
@@ -372,7 +372,7 @@ class SessionDelete(ProjectCommand, kw_only=True):
 class Search(InProjects, kw_only=True):
     """Requests the records that contain all words of ``query``; with an empty one all records that have a text.
 
-    ``kinds``: only texts of these kinds. ``before``: the ``next`` of a former reply.
+    ``kinds``: only texts of these kinds. ``before``: the ``next`` of an earlier reply.
     """
 
     query: Annotated[str, Meta(max_length=1_000)] = ""

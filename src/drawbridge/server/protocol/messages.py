@@ -172,7 +172,7 @@ ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
 """Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
 was blocked three times in a row; hooks can make it ask in any mode."""
 
-IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+IN_TERMINAL: Final = "asked in the terminal: it can now be answered only there"
 """The reason of a withdrawn approval that only the agent's own dialog still asks about."""
 
 
@@ -243,8 +243,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     title: str = ""
     """Of its current session: the name that a person gave it, or else its first prompt."""
     problem: str | None = None
-    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner does not allow
-    it any more."""
+    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner no longer
+    allows it."""
     review: ReviewNumbers | None = None
     """What was to be decided when the server last compared the files; null: it has not compared them yet.
     ``update/review_changed`` reports what changes."""
@@ -293,7 +293,7 @@ class QueueChanged(Struct, frozen=True):
 
 
 class PromptEdited(Struct, frozen=True):
-    """A prompt that waits was changed: ``prompt`` is what the agent will be given. ``by``, ``client_id``: who did it."""
+    """A queued prompt was changed: ``prompt`` is what the agent will be given. ``by``, ``client_id``: who did it."""
 
     run_id: str
     prompt: str
@@ -342,7 +342,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A person has given the session a name; an empty one: it has no name any more."""
+    """A person has named the session; an empty name removes it."""
 
     session_id: str
     name: str
@@ -752,7 +752,7 @@ class Subscriber(Protocol):
 
     @property
     def decides(self) -> bool:
-        """Whether it may decide about approvals."""
+        """Whether it may decide on approvals."""
         ...
 
     @property

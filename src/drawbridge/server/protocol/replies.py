@@ -135,10 +135,10 @@ class ReviewImage(Struct, frozen=True):
 
 
 class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A file with changes to decide. ``old_path``: that before, if it was renamed. ``added``, ``removed``: numbers of lines.
-    ``old_mode``, ``new_mode``: as git has them, null where the file does not exist. ``binary``: its lines are not compared, and
-    it is decided as a whole. ``old_image``, ``new_image``: what it shows, if it is named like an image. ``too_large``: its
-    hunks do not fit into the message, and are left out.
+    """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``: numbers of
+    lines. ``old_mode``, ``new_mode``: as git has them, null where the file does not exist. ``binary``: its lines are not
+    compared, and it is decided as a whole. ``old_image``, ``new_image``: what it shows, if it is named like an image.
+    ``too_large``: its hunks do not fit into the message, and are left out.
     """
 
     path: str

@@ -1,7 +1,7 @@
 """The difference of two versions of a file in hunks that are decided one by one. Pure.
 
 A ``FileChange`` has both versions and the hunks between them. Deciding some of the hunks returns another ``FileChange``: a kept
-hunk is in its old version, too, and an undone one is not in its new version any more. The hunks that remain keep their
+hunk is in its old version, too, and an undone one is no longer in its new version. The hunks that remain keep their
 lines and their ids. They are not computed again, since a new comparison might align repeated lines in another way.
 
 A line includes its line feed, so that lines put together are the file's text, byte for byte. Only the last line may lack one.

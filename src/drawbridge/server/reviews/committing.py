@@ -160,7 +160,7 @@ async def commit(
         if not now:
             raise NothingToCommit
         if not now.keys() <= new.keys():
-            text = "a file is where a directory was, or the other way around"
+            text = "a file is where a directory was, or vice versa"
             raise Blocked("overlap", text, list(map(shown_path, now.keys() - new.keys())))
         await _prepare_index(git, lock, now, new)
         code, output = await _run(git, lock, head, tree, message, branch)
@@ -202,8 +202,10 @@ async def author_of(git: Git) -> str:
     code, output = await git.as_person(script, IDENTITY_SECONDS, "the person's name")
     found = IDENTITY.search(output)
     if code or found is None:
-        text = "git does not know your name and address. Set user.name and user.email (git config --global) on the server's "
-        raise Blocked("identity", text + "machine")
+        text = (
+            "git does not know your name and email. Set user.name and user.email (git config --global) on the server's"
+        )
+        raise Blocked("identity", text + " machine")
     return found[1]
 
 
@@ -301,7 +303,7 @@ async def _prepare_index(
     )
     lost = staged.keys() - {path for _, _, path in after} - new.keys()
     if lost:
-        text = "a staged file is where a directory is committed, or the other way around"
+        text = "a staged file is where a directory is committed, or vice versa"
         raise Blocked("overlap", text, list(map(shown_path, lost)))
     await asyncio.to_thread(_fill, copy, lock)
 

@@ -32,7 +32,7 @@ LONGEST_OUTPUT: Final = 10_000
 """Characters of what git and its hooks have printed that clients get."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""Colours and the like, for a terminal."""
+"""Colors and the like, for a terminal."""
 
 LARGEST_KEPT: Final = 50_000
 """Bytes of the list of kept files, as JSON."""

@@ -60,8 +60,8 @@ class Target(Struct, frozen=True, kw_only=True):
     """Where the current branch is pushed to.
 
     ``local``, ``branch``: its name here and at the remote. ``ahead``: the number of commits that the remote's branch does not
-    have; None if there is none, as far as is known here. ``program``: creates a pull request; None: ``why_not`` is the reason,
-    for people. ``subject``, ``body``: of the last commit.
+    have; None if there is none, as far as is known here. ``program``: creates a pull request; None if ``why_not`` gives the
+    reason, for people. ``subject``, ``body``: of the last commit.
     """
 
     version: str

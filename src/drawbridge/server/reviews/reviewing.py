@@ -67,7 +67,7 @@ class Reviewing:
         stores: Mapping[str, Store],
         beside: Callable[[Git], Awaitable[Beside]] | None = None,
     ) -> None:
-        """``name``: for the log. ``beside``: what the reply has for commits and pushes; raises ``GitFailed``. None: nothing."""
+        """``name``: for the log. ``beside``: what the reply has for commits and pushes, if anything; raises ``GitFailed``."""
         self._name = name
         self._review = review
         self._checkpoints = checkpoints

@@ -80,7 +80,7 @@ class Decided(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is not in the review any more. ``decided``: if a person has decided the hunk."""
+    """A hunk or a file is no longer in the review. ``decided``: if a person has decided the hunk."""
 
     def __init__(self, what: str, decided: Decided | None = None) -> None:
         super().__init__(what)
@@ -159,7 +159,7 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run that this server has seen the beginning of; None: any that has not ended."""
+        """The latest run that this server has seen the beginning of; None for any that has not ended."""
         self._compared: dict[str, _Compared] = {}
         """By path."""
 

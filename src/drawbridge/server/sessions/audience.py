@@ -106,7 +106,7 @@ class Audience:
         return {id: client for id, client in self._topics[topic].items() if client.sees(path)}
 
     def can_decide(self, project_id: str, path: Path) -> bool:
-        """Whether a connected client receives approvals of this session and may decide about them."""
+        """Whether a connected client receives approvals of this session and may decide on them."""
         clients = {**self._topics["approvals"], **self.all_joined(project_id)}.values()
         return any(client.decides and client.sees(path) for client in clients)
 

@@ -112,7 +112,7 @@ def within(
         raise _denied("mcp_config", "is not allowed here")
     for rule in asked.allowed_tools:
         if not _rule_fits(ceilings, rule):
-            raise _denied("allowed_tools", f"may not contain {rule[:100]}")
+            raise _denied("allowed_tools", f"must not contain {rule[:100]}")
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"

@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
 
-PROMPT: Final = "The limit that stopped you has been reset. Continue with what you were asked:\n\n"
+PROMPT: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -79,13 +79,12 @@ class Continuing:
         if run.order.unprompted:  # there is no prompt to send again
             return
         if self._times >= TIMES:
-            logger.warning("%s: it is not resumed automatically: it was %d times in a row", self._data.id, TIMES)
+            logger.warning("%s: not resumed automatically: already resumed %d times in a row", self._data.id, TIMES)
             return
         if retry_at - now > LONGEST_SECONDS:
             days = LONGEST_SECONDS / 86_400
-            logger.warning(
-                "%s: it is not resumed automatically: the limit is reset in more than %g days", self._data.id, days
-            )
+            text = "%s: not resumed automatically: the limit resets in more than %g days"
+            logger.warning(text, self._data.id, days)
             return
         order = run.order
         self._data.waiting = metadata.Waiting(

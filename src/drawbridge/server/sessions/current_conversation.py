@@ -30,7 +30,7 @@ class CurrentConversation:
         worker: Worker,
         forget_state: Callable[[], None],
     ) -> None:
-        """``forget_state`` is called when another conversation begins: it has its own context, todo list and tasks."""
+        """``forget_state`` is called when another conversation begins: it has its own context, to-do list and tasks."""
         self._store = store
         self._index = index
         self._images = images

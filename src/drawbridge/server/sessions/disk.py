@@ -77,7 +77,7 @@ class Disk:
             self._crossed = {key for key in self._crossed if key[0] != id}
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Forgets those that are neither projects nor terminal sessions any more."""
+        """Forgets those that are no longer projects or terminal sessions."""
         for id in [id for id in self._histories if id not in ids]:
             self.gone(id)
 
@@ -151,9 +151,9 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "new runs are refused." if at == 1 else "at the limit, new runs are refused."
+                then = "new runs are refused." if at == 1 else "new runs are refused at the limit."
                 what = f"The history of {id}" if id else WHOLE
-                text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
+                text = f"{what} uses {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)
 
     def _warn(self, key: tuple[str, float], warning: DiskWarning, directory: str) -> None:

@@ -149,7 +149,7 @@ async def _fitting(
     patch = git.folder / "patch"
     code, _, complaint = await git.run(*DIFF, f"--output={patch}", "--", *map(str, names))
     if code not in (0, 1):
-        raise GitFailed(f"git diff ended with code {code}: {complaint.strip()[:500]}")
+        raise GitFailed(f"git diff exited with code {code}: {complaint.strip()[:500]}")
     diff, truncated = await asyncio.to_thread(beginning_of, patch)
     # What is before the first hunk has names of temporary files.
     return FileChanges(path=path, status=status, diff=diff[diff.find("\n@@ ") + 1 :], truncated=truncated)

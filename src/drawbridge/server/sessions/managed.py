@@ -247,7 +247,7 @@ class ManagedSession(Session):
         try:
             self._worker.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not working now. Try again in a moment, or send it as a prompt."
+            text = "The agent is not working. Try again in a moment, or send it as a prompt."
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
             text = f"The message could not be added to the current run: {error}. Send it as a prompt instead."
@@ -467,7 +467,7 @@ class ManagedSession(Session):
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Another conversation has its own context, todo list and tasks."""
+        """Another conversation has its own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -917,7 +917,7 @@ class ManagedSession(Session):
         # An agent that still waits, as one that does not report its subagents, would hang.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-        self.withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
+        self.withdraw_all("the run failed" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = _run_finished(run, cost_usd, error, tokens)
         if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:
@@ -930,7 +930,7 @@ class ManagedSession(Session):
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
-        logger.info("%s: %s has ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        logger.info("%s: %s ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
         self._context.spend(str(self.path), finished.cost_usd or 0.0)
         if has_slot:
             self._context.slots.give_back()

@@ -100,7 +100,7 @@ class Running:
             if pid not in left:
                 logger.warning("ended process %d (%s), which an agent of a crashed server had left behind", pid, name)
         if left:
-            logger.error("processes %s, which an agent of a crashed server left behind, can't be ended", left)
+            logger.error("could not stop processes %s, which an agent of a crashed server left behind", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 

@@ -114,7 +114,7 @@ class Projects:
             return self._open(directory, others)
         except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
             if directory.name not in self._unreadable:
-                logger.error("the project in %s can't be read now: %s", directory.name, error)
+                logger.error("the project in %s can't be read at present: %s", directory.name, error)
             self._unreadable.add(directory.name)
         except (metadata.Damaged, DrawbridgeError) as error:
             self._quarantine(directory, str(error))
@@ -139,15 +139,15 @@ class Projects:
         """For people, without a path."""
         return [
             *(
-                f"{problem} ({one.id}) It can't run agents."
+                f"{problem} It can't run agents ({one.id})."
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
             *(
-                f"The project in {name} can't be read now; the server will try again."
+                f"The project in {name} can't be read at present; the server will try again."
                 for name in sorted(self._unreadable)
             ),
-            *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
+            *(f"The project in {name} was damaged and has been quarantined." for name in self.quarantined),
         ]
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
@@ -207,7 +207,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", project.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; the project reappears at the next start.",
+                "The project is closed, but its data could not be moved; it will reappear at the next start.",
             ) from None
 
     def _to_trash(self, id: str) -> None:
@@ -245,7 +245,7 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """A failure is logged: the repository may be gone, or not be allowed any more."""
+        """A failure is logged: the repository may be gone, or no longer allowed."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return

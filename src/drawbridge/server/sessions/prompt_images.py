@@ -70,7 +70,7 @@ class PromptImages:
         return tuple(stored)
 
     def read(self, id: str) -> bytes | None:
-        """The bytes of an image; None if it is not stored, or not any more."""
+        """The bytes of an image; None if it is not, or no longer, stored."""
         if not ID.fullmatch(id):
             return None
         try:

@@ -100,7 +100,7 @@ class Run:
         return self._step(Step.START)
 
     def worked_in(self, elsewhere: str | None) -> None:
-        """``elsewhere``: a directory whose changes are not those of the project; None: the project's own."""
+        """``elsewhere``: a directory whose changes are not those of the project; None for the project's own."""
         self.elsewhere = elsewhere or self.elsewhere
 
     def ask(self) -> bool:

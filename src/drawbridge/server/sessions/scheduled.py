@@ -14,7 +14,7 @@ class Scheduled:
 
     def __init__(self) -> None:
         self._last: float | None = None
-        """The time of the last turn that the agent has scheduled; None: it has scheduled nothing, or all of it has begun."""
+        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has begun."""
         self._delayed_to: float | None = None
         """The end of a run that was active at that time: only then can the turn begin."""
 

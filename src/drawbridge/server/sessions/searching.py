@@ -67,7 +67,7 @@ class Searching:
         except (OSError, sqlite3.Error, HistoryUnreadable) as error:
             if session.id not in self._failed and not session.history.closed:
                 self._failed.add(session.id)
-                logger.error("%s: its history can't be indexed for the search: %s", session.id, error)
+                logger.error("%s: its history can't be indexed for search: %s", session.id, error)
             return False
         self._failed.discard(session.id)
         return more
@@ -119,7 +119,7 @@ class Searching:
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
-        """The sessions in these histories, those that were active last first."""
+        """The sessions in these histories, the most recently active first."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:
@@ -279,7 +279,7 @@ def _state(session: Session) -> SessionState:
 
 
 def no_session() -> ClientError:
-    return ClientError("SESSION_NOT_FOUND", "The history has no such session.", field="data.session_id")
+    return ClientError("SESSION_NOT_FOUND", "The history does not contain this session.", field="data.session_id")
 
 
 def _unusable(session: Session, error: Exception) -> ClientError:

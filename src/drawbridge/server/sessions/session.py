@@ -150,7 +150,7 @@ class Session(ABC):
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
         except HistoryUnreadable as error:
-            logger.warning("%s: what its agent reported last is not known: %s", self.id, error)
+            logger.warning("%s: its agent's last report is not known: %s", self.id, error)
             return
         lines = events.agent_lines(record.line for record in page.records)
         state = await asyncio.to_thread(self._last_state, lines, session_id)
@@ -174,7 +174,7 @@ class Session(ABC):
 
     @abstractmethod
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        """An approval is not open any more. ``asked_by``: the surface that delivers its decision to the agent; None: it was
+        """An approval is no longer open. ``asked_by``: the surface that delivers its decision to the agent; None if it was
         withdrawn.
         """
 

@@ -47,7 +47,7 @@ class _Stretch(Struct, frozen=True):
 
 class _Position(Struct, frozen=True):
     """The ``stretch`` (counted from the beginning), and before what in it: a record's number or an offset in the agent's file;
-    None: its end."""
+    None for its end."""
 
     stretch: int
     before: int | None = None

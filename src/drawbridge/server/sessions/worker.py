@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents import base
+from drawbridge.agents.results import exit_words
 from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
@@ -40,7 +41,7 @@ LONGEST_ERROR = 2_000
 LOOK_SECONDS: Final = 60.0
 """Seconds between two looks at the time of what is scheduled: the wall clock may be set, and the machine may sleep."""
 
-DEFECT: Final = "The run was ended because of an internal server error. The server's log has the details."
+DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
 NOBODY_ASKED = "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
 
@@ -103,7 +104,7 @@ class _Listener:
 
 
 def _last_words(code: int, stderr: str) -> str:
-    return stderr.strip()[-LONGEST_ERROR:] or f"It exited with code {code} without output."
+    return stderr.strip()[-LONGEST_ERROR:] or f"It {exit_words(code)} without output."
 
 
 class _Continued(Struct, frozen=True):
@@ -479,7 +480,7 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Reports it once nothing is scheduled any more because its time has passed; during a run, after the run."""
+        """Reports it once nothing is left scheduled because its time has passed; during a run, after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())
@@ -492,9 +493,9 @@ class Worker:
             self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
 
     def _warn_of_schedule(self) -> None:
-        """The idle process is about to be ended, although nobody has cancelled what its agent has scheduled."""
+        """The idle process is about to be ended, although nobody has canceled what its agent has scheduled."""
         if self.is_scheduled:
-            logger.warning("%s: an idle process is ended, and what its agent has scheduled with it", self.id)
+            logger.warning("%s: stopping an idle process, and with it what its agent has scheduled", self.id)
 
     def _unscheduled(self) -> None:
         """The process has ended or will end, and its agent's schedule with it; or the time of that has passed."""

@@ -66,7 +66,7 @@ class Stale(Exception):
 class Segment(Struct):
     """What is known of a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
 
-    The three lists have an entry for each block of neighbouring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``, or
+    The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``, or
     one larger record. They are empty, although there are records, as long as only the ends of the file are known
     (``sketch``). ``block_times`` is the latest time in the block, which may not be its last record's: clocks are set back.
     """
@@ -171,13 +171,13 @@ def sketch(path: str, name: str, size: int) -> Segment | None:
             end = os.pread(file, length, max(0, size - length)).rsplit(b"\n", 3)
             if len(start) < 3 or len(end) < 4 or end[3]:
                 continue
-            # Neighbours whose numbers follow each other: a damaged number does not go unseen.
+            # Neighbors whose numbers follow each other: a damaged number does not go unseen.
             first, second, last_but_one, last = map(parse, (*start[:2], *end[1:3]))
             if first is None or second is None or last_but_one is None or last is None:
                 continue
             count = last.seq - first.seq + 1
-            neighbours = first.seq + 1 == second.seq and last_but_one.seq + 1 == last.seq
-            if neighbours and 2 <= count <= size // SHORTEST_LINE:
+            neighbors = first.seq + 1 == second.seq and last_but_one.seq + 1 == last.seq
+            if neighbors and 2 <= count <= size // SHORTEST_LINE:
                 ends = (first.seq, last.seq, microseconds(first.time), microseconds(last.time))
                 return Segment(name, size, count, *ends)
     finally:

@@ -221,7 +221,7 @@ class History:
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
-        """The file to which no record is added any more, although it may be the newest."""
+        """The file to which records are no longer added, although it may be the newest."""
         self._rewritten = 0
         """How often a file was replaced. What was read meanwhile has to be read again."""
 
@@ -469,7 +469,7 @@ class History:
         return count
 
     def _blank(self, name: str, ranges: Sequence[range]) -> None:
-        """Replaces a file to which nothing is added any more."""
+        """Replaces a file to which nothing more is added."""
         path = self._catalogue.path(name)
         temporary = f"{path}.{os.getpid()}.tmp"
         damage: list[tuple[int, int]] = []

@@ -63,7 +63,7 @@ class BridgeSurface:
         pass  # its agent closes the view
 
     def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """The approval that the proposal is about; None: its question was not asked yet."""
+        """The approval that the proposal is about; None if its question was not asked yet."""
         self.session, self.approval = session, approval
 
     def decided_early(self) -> None:
@@ -161,7 +161,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Afterwards clients receive the state of each session that takes prompts now, or does not take them any more."""
+        """Afterwards clients receive the state of each session that takes prompts now, or no longer takes them."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
@@ -228,7 +228,7 @@ class Bridges:
             shown.decided_early()
             return True
         if shown.session.history.closed and shown.approval.state is not State.DECIDED:
-            return True  # nobody here decides it any more
+            return True  # it is no longer decided here
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             given = decision(shown.approval, text)

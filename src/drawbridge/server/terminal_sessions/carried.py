@@ -32,7 +32,7 @@ LOOK_BACK: Final = 2_000
 
 
 class Carried(Struct):
-    """``approvals``: those that can be recognised, the oldest first, each in its state. ``calls`` wait for their result."""
+    """``approvals``: those that can be recognized, the oldest first, each in its state. ``calls`` wait for their result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]

@@ -153,7 +153,7 @@ class Outcomes:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What was done instead; None: what was decided."""
+        """What was done instead; None if what was decided was done."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":

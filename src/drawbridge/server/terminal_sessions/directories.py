@@ -81,7 +81,7 @@ class ReviewedDirectory:
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end since."""
         self._ready = asyncio.Event()
-        """Set if each active run has its checkpoint, or nobody waits for it any longer."""
+        """Set if each active run has its checkpoint, or nobody waits for it now."""
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()

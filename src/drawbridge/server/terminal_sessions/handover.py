@@ -99,7 +99,7 @@ class Handover:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """What the hook of this event is to hand over; ``received`` has to follow. None: nothing."""
+        """What the hook of this event is to hand over; ``received`` has to follow. None if nothing."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # of a server that was killed

@@ -32,8 +32,8 @@ class Processes:
         self._others = list(facts.others)
         """The other ones, the latest last."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
-        """By their ids; None: another program has the id now, or had it when the server was started. Unlike ``began``, it does
-        not depend on the clock, which may be set while the server runs."""
+        """By their ids; None if another program has the id now, or had it when the server was started. Unlike ``began``, it
+        does not depend on the clock, which may be set while the server runs."""
 
     @property
     def all(self) -> list[ProcessFacts]:

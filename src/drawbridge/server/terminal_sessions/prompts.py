@@ -3,7 +3,7 @@
 Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
 
 A prompt is accepted when the agent itself reports that it has started on it. Prompts on their way are stored, so that they
-are recognised by their request after a restart too, and are in the history with the name of their sender.
+are recognized by their request after a restart too, and are in the history with the name of their sender.
 """
 
 from __future__ import annotations

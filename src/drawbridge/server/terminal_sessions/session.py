@@ -718,7 +718,7 @@ class TerminalSession(Session):
     # How approvals end in the terminal.
 
     def disconnect(self, surface: Surface) -> None:
-        """Nothing reaches the agent through this surface any more: its dialog is closed, or the program is gone."""
+        """This surface can no longer reach the agent: its dialog is closed, or the program is gone."""
         alive = surface.pid is None or process_alive(surface.pid)
         for approval in self.approvals:
             surfaces = self.approvals.surfaces(approval)

@@ -130,7 +130,7 @@ class TerminalSessions:
         except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
             if directory.name not in self._unreadable:
                 logger.error(
-                    "the terminal session in %s can't be read now, and is not shown: %s", directory.name, error
+                    "the terminal session in %s can't be read at present, and is not shown: %s", directory.name, error
                 )
             self._unreadable.add(directory.name)
             return None
@@ -171,8 +171,8 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None: it is not
-        shown. ``process``: the agent's.
+        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None if it is
+        not shown. ``process``: the agent's.
 
         The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
         """

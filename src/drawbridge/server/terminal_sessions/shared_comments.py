@@ -99,7 +99,7 @@ class SharedComments:
         return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
 
     def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
-        """Stores what is left with a session. ``state``: what its comments are from now on, by ``by``; None: as they were.
+        """Stores what is left with a session. ``state``: what its comments are from now on, by ``by``; None if unchanged.
         Raises ``NotPrivate`` or OSError; nothing has changed then."""
         if left.state == "waiting":
             write_private(_mark(left.session), b"")

@@ -1,7 +1,7 @@
 """One turn of an agent at a terminal, and what it has left running in the background. Pure.
 
 The CLI names a turn by a prompt's id. What a background task reports when it ends gets an id of its own, and belongs to the
-turn that began the task: that turn is over when the agent has stopped and no task runs any more.
+turn that began the task: that turn is over when the agent has stopped and no task is left running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_TASKS: Final = 100
 
 
 class Turn:
-    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None: it is
+    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None if it is
     working.
 
     ``age``: seconds since it began.
@@ -92,7 +92,7 @@ class Background:
 
     @property
     def over(self) -> bool:
-        """Whether a resting run does not have to wait for any of these tasks any more."""
+        """Whether a resting run no longer has to wait for any of these tasks."""
         if self.agents:
             return False
         return time.monotonic() - self._changed > (TASK_SECONDS if self._tasks else LAST_SECONDS)

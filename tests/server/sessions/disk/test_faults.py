@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, or not ours any more: said, nothing half done, and on again without a restart."""
+"""A disk that is full, read-only, or no longer ours: said, nothing half done, and on again without a restart."""
 
 from __future__ import annotations
 
@@ -138,7 +138,9 @@ async def test_a_project_that_can_not_be_read_is_said_and_back_as_soon_as_it_can
         lock_up(patch, tmp_path / "data" / "projects" / id / ("logs" if what == "history" else "metadata.json"))
         async with serving(tmp_path) as server:
             server.core.follow(["projects"], page)
-            assert server.core.problems() == [f"The project in {id} can't be read now; the server will try again."]
+            assert server.core.problems() == [
+                f"The project in {id} can't be read at present; the server will try again."
+            ]
             await server.core.maintenance.look()
             assert len(server.core.projects) == 0
             patch.undo()
@@ -189,7 +191,7 @@ async def test_a_damaged_project_that_can_not_be_put_aside_stops_no_server(
     monkeypatch.setattr(os, "replace", fail)
     async with serving(tmp_path) as server:
         assert len(server.core.projects) == 0
-        assert server.core.problems() == ["The project in proj_1 was damaged; it is in quarantine."]
+        assert server.core.problems() == ["The project in proj_1 was damaged and has been quarantined."]
 
 
 # A disk of its own, really full.

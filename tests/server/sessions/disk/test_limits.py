@@ -54,7 +54,7 @@ def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
     for size in (719, 800):
         watched.now("p1", "/code", size)
     assert len(warned) == 3
-    assert "p1 takes 0 MB of 0 MB: at the limit, new runs are refused" in warned[-1][0].message
+    assert "p1 uses 0 MB of 0 MB: new runs are refused at the limit" in warned[-1][0].message
 
 
 def test_at_the_limit_no_run_begins_in_that_project_but_in_others(tmp_path: Path) -> None:

@@ -159,6 +159,22 @@ async def test_an_agent_with_a_wake_up_is_kept_until_a_person_cancels_it(poem: P
         assert "scheduled_until" not in await state(client, project)
 
 
+async def test_a_job_that_is_back_with_its_conversation_is_shown_again(poem: Path, model: MessagesStub) -> None:
+    """Only the agent can delete it for good."""
+    job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)
+    model.will_say(job, text("Every morning."), tool_use("CronList"), text("It is still there."))
+    async with at_work(poem, model) as (_, client, project):
+        await client.ask("execute", {"prompt": "Watch CI"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        until_then = (await state(client, project))["scheduled_until"]
+        await client.ask("agent_interrupt", {"schedule": True}, project)
+        assert "scheduled_until" not in await state(client, project)
+        await client.ask("execute", {"prompt": "What is scheduled?"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        assert "Look at CI" in model.requests[-1].told
+        assert (await state(client, project))["scheduled_until"] == until_then
+
+
 async def test_a_command_that_ends_later_begins_a_run(poem: Path, model: MessagesStub) -> None:
     """The agent reads the command's output then, and what it wants to do about it is asked."""
     gate, report = poem.parent / "gate", poem.parent / "report.txt"

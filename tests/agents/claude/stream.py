@@ -14,8 +14,10 @@ Kind = TypeVar("Kind")
 class Stream:
     """A conversation, the lines it has been sent, and what it made of them."""
 
-    def __init__(self, *, resumed: bool = False, files: dict[str, str] | None = None) -> None:
-        self.conversation = ClaudeConversation("The agent", (files or {}).get, resumed=resumed)
+    def __init__(
+        self, *, resumed: bool = False, files: dict[str, str] | None = None, jobs: dict[str, float] | None = None
+    ) -> None:
+        self.conversation = ClaudeConversation("The agent", (files or {}).get, resumed=resumed, jobs=jobs)
         self.events: list[Output] = []
 
     def say(self, **message: Any) -> list[Output]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -53,6 +54,34 @@ def test_jobs_last_until_their_last_time_or_their_deletion() -> None:
     assert call(stream, "CronDelete", {"id": "unknown"}) == []
     assert call(stream, "CronDelete", {"id": "daily"}) == [AT]
     assert call(stream, "CronDelete", {"id": "once"}) == [None]
+
+
+def in_file(tool: str, result: object, *, id: str) -> list[bytes]:
+    """A call of the tool, and its result, as the conversation's file contains them."""
+    block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": id, "content": "…"}
+    called: dict[str, Any] = {"type": "assistant", "message": {"content": [block]}}
+    answered = {"type": "user", "message": {"content": [answer]}, "toolUseResult": result}
+    return [json.dumps(line).encode() + b"\n" for line in (called, answered)]
+
+
+def test_a_process_that_resumes_a_conversation_has_its_jobs_again() -> None:
+    lines = [
+        *in_file("CronCreate", job("passed", AT - 60), id="toolu_1"),
+        *in_file("CronCreate", job("daily", AT, recurring=True), id="toolu_2"),
+        *in_file("CronCreate", job("deleted", AT + 60), id="toolu_3"),
+        *in_file("CronDelete", {"id": "deleted"}, id="toolu_4"),
+        *in_file("ScheduleWakeup", wake_up(AT + 60), id="toolu_5"),
+        b'{"type": "user", "message": 7, "toolUseResult": "CronCreate"}\n',
+        b"not JSON, CronCreate\n",
+    ]
+    left = schedule.jobs_in(lines, AT)
+    assert left == {"daily": AT + RECURS_SECONDS}
+    stream = Stream(jobs=left)
+    for _ in range(2):
+        stream.say(type="system", subtype="init", session_id="s1")
+    assert stream.all(ScheduleChanged) == [ScheduleChanged(AT + RECURS_SECONDS)]
+    assert call(stream, "CronDelete", {"id": "daily"}) == [None]
 
 
 def test_a_schedule_ends_with_the_process() -> None:

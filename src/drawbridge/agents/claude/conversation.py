@@ -133,8 +133,17 @@ def parsed(line: bytes) -> tuple[Message, bytes] | None:
 class ClaudeConversation:
     """The state of one process' stream. The caller fetches the bytes to write with ``outgoing`` after every call."""
 
-    def __init__(self, name: str, read: Reader, *, resumed: bool, state: AgentState | None = None) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in ``Launch``."""
+    def __init__(
+        self,
+        name: str,
+        read: Reader,
+        *,
+        resumed: bool,
+        state: AgentState | None = None,
+        jobs: Mapping[str, float] | None = None,
+    ) -> None:
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in ``Launch``.
+        ``jobs``: as in ``Schedule``."""
         self._name = name
         self._read = read
         self._costs = Costs(None if resumed else 0.0)
@@ -161,7 +170,7 @@ class ClaudeConversation:
         self._steered = False
         """Whether a message was sent into the turn: its first result may not be the last."""
         self._reports = Reports(state)
-        self._schedule = Schedule()
+        self._schedule = Schedule(jobs)
         self._directory: str | None = None
         """In which the agent works, as far as it has been reported."""
         self._last_answer: bytes | None = None
@@ -286,7 +295,7 @@ class ClaudeConversation:
             case "init":
                 begun = self._begun()
                 there = [*self._in_session(message.session_id), *self._in_mode(message.mode)]
-                return [*found, *there, *begun, *self._in_directory(message.cwd)]
+                return [*found, *there, *begun, *self._in_directory(message.cwd), *self._schedule.begun()]
             case "session_state_changed":
                 return [*found, *self._in_state(message.state)]
             case "status":

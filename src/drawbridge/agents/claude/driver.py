@@ -13,7 +13,7 @@ from typing import Final
 
 from drawbridge.agents import catalog, process
 from drawbridge.agents.base import AgentState, AgentUnusable, Event, Launch, Sessions
-from drawbridge.agents.claude import command_line, open_sessions, prompts, reports
+from drawbridge.agents.claude import command_line, earlier, open_sessions, prompts, reports
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import read_file
@@ -48,7 +48,8 @@ class Claude:
         environment = command_line.environment(self._environment, launch.directory, launch.mark)
         environment |= command_line.STATES
         resumed = launch.resume or launch.fork_from is not None
-        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed, state=launch.state)
+        jobs = await asyncio.to_thread(earlier.jobs, Path(launch.directory), launch.session_id) if launch.resume else {}
+        conversation = ClaudeConversation(ROW.title, read_file, resumed=resumed, state=launch.state, jobs=jobs)
         conversation.initialize()
         command = [program, *arguments]
         return await process.start(

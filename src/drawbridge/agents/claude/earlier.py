@@ -1,11 +1,15 @@
-"""The messages of a conversation in Claude Code's own file, read from its end. ``transcript`` has what its lines contain."""
+"""What a conversation was, by Claude Code's own file: its messages, read from the end, and the jobs that are left of it.
+``transcript`` has what its lines contain."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Earlier, EarlierMessage
-from drawbridge.agents.claude import transcript
+from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
 """That are read for one page at most. A page without messages has the position at which the next one continues."""
+
+REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
 """Longer lines, mostly pictures, are skipped."""
@@ -37,19 +43,38 @@ def messages(
     """The last ``limit`` messages, of ``size`` bytes at most, that were written between two times, before the offset ``end``
     (None for the end of the file). Blocking. Empty if the directory has no such conversation.
     """
+    with _opened(path, session_id) as file:
+        if file is None:
+            return Earlier((), None)
+        length = os.fstat(file).st_size
+        return _page(file, session_id, after, before, length if end is None else min(end, length), limit, size)
+
+
+def jobs(path: Path, session_id: str) -> dict[str, float]:
+    """The jobs that a process has when it resumes the conversation, as in ``schedule.jobs_in``. Of a very long conversation,
+    those of its last ``REMEMBERED_BYTES``. Blocking."""
+    with _opened(path, session_id) as descriptor:
+        if descriptor is None:
+            return {}
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(max(0, os.fstat(descriptor).st_size - REMEMBERED_BYTES))
+            return schedule.jobs_in(iter(partial(file.readline, LONGEST_LINE), b""), time.time())
+
+
+@contextlib.contextmanager
+def _opened(path: Path, session_id: str) -> Iterator[int | None]:
+    """The file of a conversation; None if the directory has no such conversation."""
     if not known(path, session_id):
-        return Earlier((), None)
+        yield None
+        return
     try:
         file = os.open(file_of(path, session_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return Earlier((), None)
+        yield None
+        return
     try:
         found = os.fstat(file)
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-            return Earlier((), None)
-        return _page(
-            file, session_id, after, before, min(end if end is not None else found.st_size, found.st_size), limit, size
-        )
+        yield file if found.st_uid == os.geteuid() and stat.S_ISREG(found.st_mode) else None
     finally:
         os.close(file)
 

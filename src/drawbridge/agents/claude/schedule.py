@@ -2,13 +2,17 @@
 
 Nothing in the stream announces them, so they are read from the calls of the tools and their results (measured with
 2.1.329). A job that ends by itself is not reported either: it ends with its time.
+
+A process that resumes a conversation has its jobs again, also without their being announced; wake-ups end with their process.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Output, ScheduleChanged
@@ -46,24 +50,38 @@ class _Message(Struct):
 class _Line(Struct):
     message: _Message
     tool_use_result: Any = None
+    recorded_result: Any = msgspec.field(name="toolUseResult", default=None)
+    """The same in the conversation's file."""
+
+    @property
+    def result(self) -> Any:
+        return self.recorded_result if self.tool_use_result is None else self.tool_use_result
 
 
 class Schedule:
-    """The schedule of one process."""
+    """The schedule of one process. ``jobs``: those that the conversation had before, as in ``jobs_in``."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: Mapping[str, float] | None = None) -> None:
         self._calls: dict[str, str] = {}
         """Calls without a result, by their id → the tool; the latest."""
         self._wake_up: float | None = None
         """A wake-up replaces the one before."""
-        self._jobs: dict[str, float] = {}
+        self._jobs = dict(jobs or {})
         """Jobs by their id → the last time that each begins a turn; the latest of these. Their times may have passed."""
+
+        self._is_reported = not jobs
 
     @property
     def until(self) -> float | None:
         """The time of the last turn that is known to be scheduled."""
         times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
         return max(times, default=None)
+
+    def begun(self) -> list[Output]:
+        """The process has begun to work, with the jobs from before."""
+        found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
+        self._is_reported = True
+        return found
 
     def called(self, data: bytes) -> None:
         """Reads a line of type ``assistant``."""
@@ -82,7 +100,7 @@ class Schedule:
         before = self.until
         for block in _blocks(line):
             tool = self._calls.pop(block.tool_use_id, None) if isinstance(block.tool_use_id, str) else None
-            result = line.tool_use_result if line is not None else None
+            result = line.result if line is not None else None
             if tool is not None and block.is_error is not True and isinstance(result, dict):
                 self._changed(tool, result)
         return [] if self.until == before else [ScheduleChanged(self.until)]
@@ -107,6 +125,17 @@ class Schedule:
                 self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
             if len(self._jobs) > MOST:  # the earliest have passed, or matter least
                 del self._jobs[min(self._jobs, key=self._jobs.__getitem__)]
+
+
+def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
+    """The jobs that are left of a conversation, by the lines of its file: by their ids, the last time of each in seconds since
+    1970."""
+    found = Schedule()
+    for line in lines:
+        if any(tool in line for tool in SCHEDULING):
+            found.called(line)
+        found.answered(line)
+    return {id: last for id, last in found._jobs.items() if last > now}
 
 
 def _is_call_id(id: Any) -> bool:

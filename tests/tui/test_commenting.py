@@ -494,6 +494,11 @@ async def test_hostile_comments_are_only_text(server: Server, repository: Path, 
         assert is_harmless()
 
 
+async def fits(person: Person, width: int) -> None:
+    """A screen that was resized is drawn anew part by part."""
+    await person.comes(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
+
+
 @pytest.mark.thorough
 async def test_a_small_screen_has_room_for_a_comment(server: Server, repository: Path) -> None:
     long: Work = {"poem.txt": poem(line_5="LINE 5 " + "and so on " * 12)}
@@ -507,7 +512,7 @@ async def test_a_small_screen_has_room_for_a_comment(server: Server, repository:
         for width, height in ((100, 30), (30, 18), (40, 20)):
             await person.pilot.resize_terminal(width, height)
             await person.sees("Ctrl-S add")
-            assert all(len(line) <= width for line in person.screen.splitlines())
+            await fits(person, width)
             assert field(person).text.startswith("A text"), "what is typed stays"
         await person.presses("ctrl+s")
         await is_open(person, ReviewScreen)
@@ -515,7 +520,7 @@ async def test_a_small_screen_has_room_for_a_comment(server: Server, repository:
         for width in (100, 30):
             await person.pilot.resize_terminal(width, 16)
             await person.comes(lambda: "Atextthatislongerthan" in unwrapped(person), "the comment")
-            assert all(len(line) <= width for line in person.screen.splitlines())
+            await fits(person, width)
         await person.presses("C")
         await person.sees("e edit")
 

@@ -100,7 +100,7 @@ async def test_a_server_that_hangs_is_named(doctor: Doctor, data: Path, monkeypa
             said = doctor()
         finally:
             server.process.send_signal(signal.SIGCONT)
-    assert f"process {server.process.pid} does not answer" in said.one("server-silent")["title"]
+    assert f"(process {server.process.pid}) does not answer" in said.one("server-silent")["title"]
     assert "no answer within 0.5 seconds" in said.one("server-silent")["title"]
 
 
@@ -140,7 +140,7 @@ async def test_a_private_socket_that_is_gone_is_named(doctor: Doctor, data: Path
         [path] = private_socket.addresses()
         os.unlink(path)
         said = doctor()
-    assert f"process {server.process.pid} is gone from" in said.one("server-socket")["title"]
+    assert f"(process {server.process.pid}) is gone from" in said.one("server-socket")["title"]
 
 
 async def test_a_clock_that_was_set_back_is_named(doctor: Doctor, data: Path) -> None:

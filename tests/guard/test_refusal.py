@@ -135,7 +135,7 @@ def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))
     said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
-    assert ".py (1 line) has unsaved changes in Neovim" in said
+    assert "; its text there has 1 line." in said
     assert "1 more file has unsaved changes too." in said
 
 

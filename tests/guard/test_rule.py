@@ -18,7 +18,7 @@ def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard)
     neovim = guard.neovim({A: KEPT | {"lines": 120}})
     reason = guard.denial(edit())
     assert reason.startswith(
-        "/ws/a.py (120 lines) has unsaved changes in Neovim 0.12.4, where the user is working on it."
+        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the user is working on it; its text there has 120 lines."
     )
     assert "Nothing was written." in reason
     assert "Once a.py is saved there, the same call goes through" in reason

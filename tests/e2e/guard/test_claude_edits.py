@@ -50,8 +50,8 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
     is_told_in_one_line(neovim, KEPT)
     assert poem.read_text() == POEM
     assert neovim.buffer(poem) == MINE
-    assert f"{poem} (4 lines) has unsaved changes in Neovim " in reason
-    assert "where the user is working on it." in reason
+    assert f"{poem} has unsaved changes in Neovim " in reason
+    assert "where the user is working on it; its text there has 4 lines." in reason
     assert "\n three\n+mine" in reason
     assert "Once poem.txt is saved there, the same call goes through" in reason
 
@@ -196,7 +196,7 @@ def test_an_agent_in_a_sub_directory_is_kept_from_it_too(rig: GuardedWorkstation
     told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
 
     assert poem.read_text() == POEM
-    assert "where the user is working on it. Nothing was written." in told
+    assert "where the user is working on it; its text there has 4 lines. Nothing was written." in told
 
 
 @pytest.mark.thorough

@@ -48,7 +48,7 @@ def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(rig: GuardedWorkstat
         headless.gemini(model, rig.project)
     assert poem.read_text() == POEM
     [reason] = model.requests[1].tool_results
-    assert f"{poem} (4 lines) has unsaved changes in Neovim" in reason
+    assert f"{poem} has unsaved changes in Neovim" in reason
     assert "+mine" in reason
     is_told_in_one_line(neovim, r"Gemini CLI was kept from changing poem\.txt")
 
@@ -86,7 +86,7 @@ def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_w
 
     with ResponsesStub(apply_patch(PATCH), text("Then not.")) as model:
         headless.codex(model, home, headless.TRUSTED)
-    assert f"{poem} (4 lines) has unsaved changes in Neovim" in model.tool_results[0]
+    assert f"{poem} has unsaved changes in Neovim" in model.tool_results[0]
     assert (poem.read_text(), clean.read_text()) == (POEM, POEM)
     assert not (rig.project / "new.txt").exists()
     is_told_in_one_line(neovim, r"Codex was kept from changing poem\.txt")

@@ -42,7 +42,7 @@ class Status {
   answered({ answer, method }) {
     this._count += 1;
     this._last = { method, at: new Date(), error: answer.error };
-    if (answer.error) this.log(`${method || 'a request'} failed: ${answer.error.message} (${answer.error.code})`);
+    if (answer.error) this.log(`${method || 'a call'} failed: ${answer.error.message} (${answer.error.code})`);
   }
 
   /** @param {string} text */
@@ -51,7 +51,7 @@ class Status {
   }
 
   show() {
-    const count = this._count === 1 ? '1 request' : `${this._count} requests`;
+    const count = this._count === 1 ? '1 call' : `${this._count} calls`;
     const last = this._last && `, the last one (${this._last.method || 'unknown'}) at ${clock(this._last.at)}`;
     this._output.appendLine(`${clock(new Date())} ${this._headline()}`);
     for (const { folder, address } of this._sockets)

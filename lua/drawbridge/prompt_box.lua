@@ -118,7 +118,7 @@ end
 local function session_of(pid)
   local session = require('drawbridge.terminal').session_of(pid)
   if not session then
-    refuse('The terminal is closed.')
+    refuse('The terminal has been closed.')
   end
   return session
 end

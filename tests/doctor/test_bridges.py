@@ -192,6 +192,12 @@ async def test_a_directory_outside_every_workspace_is_a_note(doctor: Doctor, pro
     assert titles == [f"No bridge for {name} serves {project}, only {other}." for name in ("Claude Code", "Gemini CLI")]
 
 
+def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.socket) -> None:
+    lock_file(listener.getsockname()[1], drawbridgePid=None, workspaceFolders=[])
+    outside = doctor().one("bridge-outside")
+    assert (outside["title"], outside["todo"]) == ("No bridge for Claude Code serves a folder.", "Start Neovim here.")
+
+
 async def test_two_bridges_for_one_directory_are_named(doctor: Doctor, project: Path) -> None:
     async with bridge("--folder", project), bridge("--folder", project):
         said = doctor()

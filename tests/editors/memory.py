@@ -244,7 +244,7 @@ class MemoryEditor:
     async def type_prompt(self, terminal: int, text: str) -> None:
         self._answer()
         if terminal not in self.terminals:
-            raise Refused("The terminal is closed.")
+            raise Refused("The terminal has been closed.")
         self.terminals[terminal].append(text)
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:

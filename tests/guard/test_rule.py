@@ -23,7 +23,7 @@ def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard)
     assert "Nothing was written." in reason
     assert "Once a.py is saved there, the same call goes through" in reason
     assert neovim.told == ["Claude Code was kept from changing a.py until you save it"]
-    assert guard.log == ["claude: Edit: kept /ws/a.py (deny)"]
+    assert guard.log == ["claude: Edit: protected /ws/a.py (deny)"]
 
 
 @pytest.mark.parametrize("standing", [None, {}, CLEAN_IN_FRONT, MODIFIED_HIDDEN, MODIFIED_BESIDE])

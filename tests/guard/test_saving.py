@@ -59,7 +59,7 @@ def test_who_does_not_save_is_kept(guard: Guard) -> None:
     assert 0.3 <= time.monotonic() - began < 3
     assert "Nothing was written. It was not saved within 0.3 s." in reason
     assert len(neovim.told) == 2
-    assert guard.log == ["claude: Edit: kept /ws/a.py (wait)"]
+    assert guard.log == ["claude: Edit: protected /ws/a.py (wait)"]
 
 
 def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:

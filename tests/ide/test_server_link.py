@@ -154,7 +154,7 @@ async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, s
     assert bridge.editor.terminals == {812: ["Do it"]}
     server.says(wire.Prompt("p2", 813, "Do it"))
     untyped = await server.hears(wire.PromptFailed)
-    assert (untyped.id, untyped.reason) == ("p2", "The terminal is closed.")
+    assert (untyped.id, untyped.reason) == ("p2", "The terminal has been closed.")
     bridge.editor.hung = True
     server.says(wire.Prompt("p3", 812, "Do it"))
     assert (await server.hears(wire.PromptFailed, 2)).id == "p3"

@@ -270,7 +270,7 @@ class TestFailures:
         assert (await report(folder))["problems"] == []
 
     async def test_other_lines_of_the_log_are_none(self, folder: Path) -> None:
-        state.log(for_guard(HookSettings()), os.environb, "Edit: kept /ws/a.py (deny)")
+        state.log(for_guard(HookSettings()), os.environb, "Edit: protected /ws/a.py (deny)")
         state.log(for_guard(HookSettings()), os.environb, "Edit: /s.sock is waiting at a prompt (unknown = allow)")
         assert (await report(folder))["problems"] == []
 

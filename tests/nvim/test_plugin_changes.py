@@ -427,7 +427,7 @@ async def test_a_comment_is_on_what_the_file_contains(newest: Desk) -> None:
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     (desk.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
     desk.editor.command("3DrawbridgeComment Late")
-    tells(desk.editor, "The lines have changed since they were shown. Get the review again.")
+    tells(desk.editor, "The lines have changed since they were shown. Read the review again.")
     desk.shows_lines(*CHANGED.replace("LINE 3", "by hand").splitlines())
     assert len((await desk.review())["comments"]) == 2
 

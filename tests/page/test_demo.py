@@ -51,7 +51,7 @@ def left() -> list[Path]:
 def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, demo: subprocess.Popen[str]) -> None:
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
-        person.sees(".approval .line.added", "You said: Welcome me in README.md")
+        person.sees(".approval .line.added", "You said: Add a welcome to README.md")
         # page-review S3-37: it was an address.
         person.sees(".prompt .who", "drawbridge demo")
         assert person.runs("document.querySelector('.prompt .who').firstChild.textContent") == "drawbridge demo"
@@ -59,7 +59,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
         [place] = left()
         person.clicks(".approval button:has-text('Accept')")
         person.sees(".finished", "Finished")
-        assert "Welcome me" in (place / "toll-house" / "README.md").read_text()
+        assert "Add a welcome" in (place / "toll-house" / "README.md").read_text()
     os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
     assert demo.wait(PATIENCE) == 0
     assert left() == []

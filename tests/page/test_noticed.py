@@ -95,7 +95,7 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
         person.until("window.badge === 1")
         person.until("window.sounds === 2")
         person.until("self.told.length > 0")
-        assert person.runs("self.told") == [["blog needs your approval", "Edit a file", project, f"/#/p/{project}"]]
+        assert person.runs("self.told") == [["blog needs you", "Edit a file", project, f"/#/p/{project}"]]
 
 
 @pytest.mark.thorough
@@ -123,7 +123,7 @@ async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_b
 
 
 async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browser, server: Server) -> None:
-    said = {"title": "blog needs your approval", "body": "Edit a file", "project": "proj_1"}
+    said = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
@@ -192,7 +192,7 @@ async def test_a_notification_accepts_or_rejects_once(browser: Browser, tmp_path
         project, approval = await asks(owner, server)
         only.append(replace(identity(""), scope="approve", only=(project, approval)))
         push = {
-            "title": "code needs your approval",
+            "title": "code needs you",
             "body": "npm test",
             "project": project,
             "approval_id": approval,
@@ -243,7 +243,7 @@ def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
     browser: Browser, server: Server, last: str, reason: str
 ) -> None:
     """The connection breaks before the answer is sent, or after it: then nobody knows."""
-    push = {"title": "blog needs your approval", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
+    push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")

@@ -200,7 +200,7 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
         (directory / "notes.md").write_text("mine\n")
         person.clicks("text=Undo changes…")
         person.clicks(".changes footer .no")
-        person.sees(".changes .problem", "Nothing was reverted")
+        person.sees(".changes .problem", "Nothing was undone")
     assert (directory / "notes.md").read_text() == "mine\n"
 
 

@@ -233,7 +233,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         "--insecure-no-auth requires a loopback address, not 0.0.0.0",
         f"--allow: {tmp_path / 'missing'} is not a directory",
         f"--allow: {config} is not a directory",
-        "--agent-path: /no/claude is not a program",
+        "--agent-path: /no/claude was not found, or is not executable",
         "--agent-path: the program of hal can't be set",
         "--public-host: not a name is not a valid host name",
         "--cert and --key must be given together",

@@ -320,7 +320,7 @@ async def test_answers_are_named_and_comments_resolved_and_reopened(server: Serv
     async with attached(server, repository) as person:
         await opens(person)
         await person.presses("j")
-        await person.sees("Answers: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
+        await person.sees("In answer to: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
         await person.sees("These lines have changed since the comment was written:")
         await person.presses("g", "C")
         await person.sees("r resolve", "Enter go to it")
@@ -567,7 +567,7 @@ async def test_what_was_kept_is_committed(server: Server, repository: Path) -> N
         await person.loses("[×] poem.txt")
         message(person).text = "A bridge"
         await person.presses("tab", "down", "space")
-        await person.sees("● A new branch, which is checked out")
+        await person.sees("● A new branch (will be checked out)")
         await person.types("bridge")
         await person.presses("enter")
         await person.sees("Committed 1 file on the new branch bridge as ")

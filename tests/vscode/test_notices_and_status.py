@@ -59,7 +59,7 @@ def test_the_status_says_where_it_listens_and_what_it_has_answered(rig: Workstat
     def page() -> str:
         return "".join(rig.window.sees(lines)).replace("\u00a0", " ")
 
-    wait_until(lambda: "requests, the last one (get_visual_selection) at" in page(), "the status")
+    wait_until(lambda: "calls, the last one (get_visual_selection) at" in page(), "the status")
     assert "unsaved work in this window is protected" in page()
     if PICTURES:
         rig.window.browser.send(page=rig.window.name, shot=str(Path(PICTURES) / "status.png"))

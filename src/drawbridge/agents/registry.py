@@ -120,7 +120,7 @@ def problems(named: Named) -> list[str]:
         if name not in with_a_program:
             found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
-            found.append(f"--agent-path: {path} is not a program")
+            found.append(f"--agent-path: {path} was not found, or is not executable")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):

@@ -24,7 +24,7 @@ def shortage(error: OSError) -> AgentUnusable | None:
             why = "the server's user has reached its process limit"
             what = "Raise the limit (`ulimit -u`, or TasksMax= of the service)"
         case errno.ENOMEM:
-            why, what = "this machine is out of memory", "End other programs"
+            why, what = "this machine is out of memory", "Quit other programs"
         case _:
             return None
     return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or run fewer projects at once (--max-runs).")

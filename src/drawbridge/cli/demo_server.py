@@ -37,7 +37,7 @@ def is_open(now: datetime) -> bool:
 }
 """The sample project."""
 
-PROMPT: Final = "Welcome me in README.md"
+PROMPT: Final = "Add a welcome to README.md"
 
 ANSWER_SECONDS: Final = 10.0
 

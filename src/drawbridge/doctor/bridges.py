@@ -165,10 +165,11 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
         here = [bridge for bridge in serving if any(_contains(folder, directory) for folder in bridge.folders)]
         title = catalog.title(agent)
         if not here:
-            folders = ", ".join(folder for bridge in serving for folder in bridge.folders) or "no folder"
+            folders = ", ".join(folder for bridge in serving for folder in bridge.folders)
+            where = f"{directory}, only {folders}" if folders else "a folder"
             why = f"{title} does not find an editor when it is started here."
-            todo = "Start it in one of these folders, or start Neovim here."
-            yield finding("bridge-outside", f"No bridge for {title} serves {directory}, only {folders}.", why, todo)
+            todo = "Start it in one of these folders, or start Neovim here." if folders else "Start Neovim here."
+            yield finding("bridge-outside", f"No bridge for {title} serves {where}.", why, todo)
         elif len(here) > 1:
             editors = ", ".join(f"{bridge.ide} (pid {bridge.pid or bridge.drawbridge_pid})" for bridge in here)
             why = f"A {title} in another terminal can't know which one you mean, and may connect to neither."

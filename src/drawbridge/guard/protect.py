@@ -68,7 +68,9 @@ def _protect(
             if not protected:
                 return calls.add_context(call, saved), True
             why = "This was typed after a save."
-    state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in protected)} ({settings['answer']})")
+    state.log(
+        settings, environ, f"{call.tool}: protected {', '.join(one.name for one in protected)} ({settings['answer']})"
+    )
     asked = settings["answer"] == "ask" and call.dialect.ASKS
     notify_editors(answers, protected, refusal.notice(call, protected, asked=asked))
     reason = refusal.reason(call, protected, refusal.shown_difference(protected, settings), why)

@@ -201,7 +201,7 @@ class ServerLink:
             while line := await reader.readline():
                 self._received(wire.decode_from_server(line), tasks)
         except ValueError as error:
-            logger.warning("a message from the agent server is not valid: %s. The bridge reconnects.", error)
+            logger.warning("a message from the agent server is not valid: %s. The bridge will reconnect.", error)
         finally:
             await self._disconnected(tasks)
 

@@ -158,9 +158,9 @@ class ServeSettings(NamedTuple):
             "or glab"
         ),
     ] = False
-    allow_mcp_config: Annotated[bool, Spec("let clients name MCP servers, which run as programs on this machine")] = (
-        False
-    )
+    allow_mcp_config: Annotated[
+        bool, Spec("let clients configure MCP servers, which run as programs on this machine")
+    ] = False
     allow_tool: Annotated[
         tuple[str, ...],
         Spec("a rule that clients may allow in advance, such as Bash(git *) (default: any)", metavar="RULE"),

@@ -22,7 +22,7 @@ from drawbridge.tui.push_dialog import Pushing
 from drawbridge.tui.reviews import Commit
 from drawbridge.tui.wording import block, one_line
 
-BRANCHES: Final = ("The current branch", "A new branch, which is checked out")
+BRANCHES: Final = ("The current branch", "A new branch (will be checked out)")
 
 LOW: Final = 24
 """Lines of a screen below which only what is needed is shown."""

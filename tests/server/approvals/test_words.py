@@ -201,7 +201,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         ),
         (
             {"type": "addDirectories", "directories": ["/srv/a", "/srv/b"], "destination": "session"},
-            "Always allow the folders `/srv/a` and `/srv/b` for this session",
+            "Always allow access to `/srv/a` and `/srv/b` for this session",
             "",
         ),
         ({"type": "removeRules", "rules": []}, 'Always apply {"type": "removeRules", "rules": []}', ""),
@@ -221,8 +221,8 @@ def test_a_directory_that_the_agent_has_anyway_is_not_offered() -> None:
         return [one.text for one in said("Bash", {"command": "touch x"}, suggestions=[suggestion]).always]
 
     assert offered(ROOT) == offered(f"{ROOT}/", f"{ROOT}/src") == []
-    assert offered(ROOT, "/srv") == [f"Always allow the folders `{ROOT}` and `/srv` for this session"]
-    assert offered(f"{ROOT}2") == [f"Always allow the folder `{ROOT}2` for this session"]
+    assert offered(ROOT, "/srv") == [f"Always allow access to `{ROOT}` and `/srv` for this session"]
+    assert offered(f"{ROOT}2") == [f"Always allow access to `{ROOT}2` for this session"]
 
 
 def test_always_names_the_one_option_of_acp() -> None:

@@ -46,7 +46,7 @@ from tests.waiting import PATIENCE, until
 
 BLOG = Path("/home/ada/blog")
 SECRET = "sk-ant-a-secret"
-URGENT = Notice("proj_1", "blog needs your approval", "Use Edit", "appr_1")
+URGENT = Notice("proj_1", "blog needs you", "Use Edit", "appr_1")
 
 
 def at_blog(event: Event, *, quiet: bool = False) -> Announced:
@@ -126,7 +126,7 @@ def test_nothing_else_is_worth_a_notice(event: Event) -> None:
 def test_a_question_in_the_terminal_causes_a_notice() -> None:
     said = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
     assert said is not None
-    assert (said.title, said.body, said.urgent) == ("blog needs your approval", "Answer in its terminal", False)
+    assert (said.title, said.body, said.urgent) == ("blog needs you", "Answer in its terminal", False)
 
 
 async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: Sender) -> None:
@@ -179,7 +179,7 @@ async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Send
         told.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
     (first, words), (second, _) = ntfy.posted
-    assert (first["title"], first["priority"], words) == ("blog needs your approval", "high", b"Use Edit")
+    assert (first["title"], first["priority"], words) == ("blog needs you", "high", b"Use Edit")
     assert (second["title"], second["priority"]) == ("blog", "default")
     assert SECRET not in str(ntfy.posted)
 
@@ -258,7 +258,7 @@ async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sen
         told.published(at_blog(review(8)))  # a look at the files, later
         told.published(question())
         await until(lambda: len(ntfy.posted) == 2)
-    assert titles(ntfy) == ["blog: 7 files to review", "blog needs your approval"]
+    assert titles(ntfy) == ["blog: 7 files to review", "blog needs you"]
     assert ntfy.posted[0][1].decode() == "Run finished · +120 −34"
 
 
@@ -271,7 +271,7 @@ async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path,
         told.published(at_blog(review(7)))
         told.published(question())
         await until(lambda: len(ntfy.posted) == 2)
-    assert titles(ntfy) == ["blog", "blog needs your approval"]
+    assert titles(ntfy) == ["blog", "blog needs you"]
     assert ntfy.posted[0][1] == b"Run finished"
 
 
@@ -648,7 +648,7 @@ async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path
     shown = wants.reads(one.posted[0][1])
     assert identity_of(told, shown.pop("token")) == ("approve", ("proj_1", "appr_1"))
     assert shown == {
-        "title": "blog needs your approval",
+        "title": "blog needs you",
         "body": command,
         "project": "proj_1",
         "approval_id": "appr_1",

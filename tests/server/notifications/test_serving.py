@@ -41,7 +41,7 @@ async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said
             await until(lambda: bool(ntfy.posted))
             assert "hidden" not in server.errors
     [(headers, words)] = ntfy.posted
-    assert headers["title"] == "blog needs your approval"
+    assert headers["title"] == "blog needs you"
     assert words == b"Create a file"
     assert "secret" not in str(ntfy.posted)
 

@@ -319,7 +319,7 @@ async def test_a_tool_waits_for_a_limited_time(
     at = At(rig, place)
     await at.session.reports("UserPromptSubmit", prompt="Go")
     await at.may_write()
-    assert "stopped waiting for the checkpoint" in caplog.text
+    assert "the checkpoint before the run was late" in caplog.text
     monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
     await at.may_write()  # once for each run
     held.set()

@@ -58,7 +58,7 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
     const name = harmless(baseName(project.path));
     if (type === 'permission_request') {
       const body = harmless(data.summary || `Use ${data.tool_name}`).slice(0, 100);
-      tell({ title: `${name} needs your approval`, body, address: addressOf(id) }, id);
+      tell({ title: `${name} needs you`, body, address: addressOf(id) }, id);
     } else if (isUpdate('run_finished')) notifyAtEnd(id, name, data.data.outcome);
   });
 }

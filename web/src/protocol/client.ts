@@ -114,7 +114,7 @@ export class Client extends EventTarget {
   async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
     const project = this._id;
     if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES)
-      throw new Error(`This message is too long: ${size(prompt.length)}. Send a part of it, or name a file.`);
+      throw new Error(`This message is too long: ${size(prompt.length)}. Send part of it, or attach it as a file.`);
     const attachments = [];
     for (const { blob, name } of files) {
       attachments.push({

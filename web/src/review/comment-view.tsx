@@ -386,7 +386,7 @@ export function Answers({ review, board, part }: Shared & { part: Part }) {
   if (!answered.length || part.isGone) return null;
   return (
     <p class="answering hint">
-      Answers:{' '}
+      In answer to:{' '}
       {answered.map((one) => (
         <Button
           key={one.comment_id}

@@ -132,7 +132,7 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
             disabled={busy.value}
             onChange={() => (isNewBranch.value = true)}
           />{' '}
-          A new branch, which is checked out
+          A new branch (will be checked out)
         </label>
         {isNewBranch.value && (
           <input

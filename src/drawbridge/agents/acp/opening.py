@@ -235,7 +235,7 @@ class Opening:
             params["additionalDirectories"] = [*launch.options.add_dirs, launch.files]
         if launch.fork_from is not None:
             if not abilities.forks:
-                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't copy a conversation. Resume it instead.")
+                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. Resume it instead.")
             return Request("session/fork", {"sessionId": launch.fork_from, **params})
         if not launch.resume:
             return Request("session/new", params)

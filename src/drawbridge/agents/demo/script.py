@@ -162,7 +162,7 @@ class Agent:
             case "/ask":
                 return self._ask()
             case "/fail":
-                self._tell("I was told to fail, so I fail.")
+                self._tell("I was told to fail, so I'm failing.")
                 raise Failed("The demo agent failed, as it was told to.")
             case "/crash":
                 sys.stderr.write("The demo agent crashed, as it was told to.\n")

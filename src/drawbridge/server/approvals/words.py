@@ -280,7 +280,7 @@ def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
             return f"{BEHAVIORS[behavior]} {_joined([_rule(rule) for rule in rules])} {where}", file
         case {"type": "addDirectories", "directories": [*directories]} if directories:
             named = _joined([f"`{path}`" if isinstance(path, str) else _json(path) for path in directories])
-            return f"Always allow the folder{'s' if len(directories) > 1 else ''} {named} {where}", file
+            return f"Always allow access to {named} {where}", file
     return f"Always apply {_json(one)}", file
 
 

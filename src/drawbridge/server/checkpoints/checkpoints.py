@@ -762,7 +762,7 @@ def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
     if lost:
         names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
         raise NoCheckpoint(
-            f"The run can't be reverted: a git filter (such as LFS) stores {names}, and checkpoints contain only the "
+            f"The run can't be undone: a git filter (such as LFS) stores {names}, and checkpoints contain only the "
             f"smallest {FILTERED_BYTES // MB} MB of such files. Restore the files with git."
         )
 

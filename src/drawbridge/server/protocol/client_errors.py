@@ -95,10 +95,10 @@ CODES: Final[Mapping[str, Kind]] = {
         "everything that it changed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was reverted."
+        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."
     ),
     "HUNK_GONE": Kind(
-        "The hunk or file is no longer in the review, or the review is not the one that was shown: get it again. "
+        "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "
         "`details` has who decided on the hunk and how, if somebody did."
     ),
     "REVIEW_CLASH": Kind(
@@ -119,7 +119,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "git, one of its hooks or the remote refused the push, or it took too long; `details.output` has what they printed."
     ),
     "COMMENT_GONE": Kind(
-        "The comment was removed or already sent, or the drafts are not those that were shown: get the review again. "
+        "The comment was removed or already sent, or the drafts are not those that were shown: read the review again. "
         "`details.run_id` is the run that they were sent with, if they were sent."
     ),
     "SESSION_IN_USE": Kind(
@@ -137,7 +137,7 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     # the server and its disk
     "DISK_LIMIT": Kind(
-        "The project's history, or all data of the server, has reached the limit that the owner has set.",
+        "The project's history, or the server's data in total, has reached the limit that the owner has set.",
         retryable=True,
     ),
     "DISK_SPACE_LOW": Kind("The disk is full or nearly full.", retryable=True),

@@ -84,20 +84,20 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
     match error:
         case HunkGone(decided=Decided() as decided):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
-            text = f"The hunk was already {how} by {decided.by}. Get the review again."
+            text = f"The hunk was already {how} by {decided.by}. Read the review again."
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "This is no longer in the review. Get the review again."
+            text = "This is no longer in the review. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
-            text = "The review has changed since it was shown. Get the review again."
+            text = "The review has changed since it was shown. Read the review again."
             return ClientError("HUNK_GONE", text, field="data.version")
         case NotEditable():
             text = "The hunk has no lines that can be edited. Keep or undo it."
             return ClientError("VALIDATION_FAILED", text, field="data.text")
         case Changed():
-            text = f"The decision conflicts with {error}. Nothing was changed. Get the review again."
+            text = f"The decision conflicts with {error}. Nothing was changed. Read the review again."
             return ClientError("REVIEW_CLASH", text, details={"paths": error.paths})
 
 
@@ -132,7 +132,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
             if error.reason == "program":
                 text = f"No pull request can be created: {error}. Nothing was pushed."
             if error.reason == "moved":
-                text += " Get the review again."
+                text += " Read the review again."
             return ClientError("PUSH_BLOCKED", text, details={"reason": error.reason})
         case NotPushed():
             text = "The push failed: git, one of its hooks or the remote refused it, or it took too long."

@@ -181,7 +181,7 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             error = word("error")
             return f"> Run {word('outcome')}{f': {error}' if error else ''}\n\n"
         case "run_reverted":
-            return f"> The changes of a run were reverted by {word('by')}\n\n"
+            return f"> The changes of a run were undone by {word('by')}\n\n"
         case "review_decided" if word("by"):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}.get(word("decision"), "decided")
             return f"> Changes of the agent were {how} by {word('by')}\n\n"

@@ -247,10 +247,10 @@ class ManagedSession(Session):
         try:
             self._worker.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not working. Try again in a moment, or send it as a prompt."
+            text = "The agent is not working. Try again in a moment, or queue the message."
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
-            text = f"The message could not be added to the current run: {error}. Send it as a prompt instead."
+            text = f"The message could not be added to the current run: {error}. Queue it instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
@@ -477,7 +477,7 @@ class ManagedSession(Session):
             try:
                 changes = await self.checkpoints.revert(run_id)
             except Changed as error:
-                text = f"The same lines have changed since the run, in {error}. Nothing was reverted."
+                text = f"The same lines have changed since the run, in {error}. Nothing was undone."
                 details = {"paths": error.paths, "lines": error.lines}
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
@@ -665,7 +665,7 @@ class ManagedSession(Session):
             named = (
                 f"The agent's effort levels are {', '.join(sorted(efforts))}."
                 if efforts
-                else "The agent has reported none."
+                else "The agent has reported no effort levels."
             )
             raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
 
@@ -688,7 +688,7 @@ class ManagedSession(Session):
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being reverted or reviewed, or a session is being deleted. Try again in a moment.",
+                "Changes are being undone or reviewed, or a session is being deleted. Try again in a moment.",
                 retryable=True,
             )
 

@@ -325,7 +325,7 @@ class Maintenance:
         try:
             dropped = await asyncio.to_thread(session.history.drop, before, self._retention.bytes)
         except DrawbridgeError as error:
-            logger.error("%s: old history could not be dropped: %s", session.id, error)
+            logger.error("%s: old history could not be deleted: %s", session.id, error)
             return
         if dropped:
             first_time = session.history.first_time
@@ -334,7 +334,7 @@ class Maintenance:
                 await asyncio.to_thread(session.files.remove_before, first_time.timestamp())
             first = session.history.first_seq
             logger.info(
-                "%s: dropped %s of old history; it now begins with record %d",
+                "%s: deleted %s of old history; it now begins with record %d",
                 session.id,
                 counted(dropped, "file"),
                 first,

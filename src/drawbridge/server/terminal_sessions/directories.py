@@ -159,7 +159,7 @@ class ReviewedDirectory:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
         except TimeoutError:
-            text = "%s: the agent stopped waiting for the checkpoint before its run, which may contain its first edit"
+            text = "%s: the checkpoint before the run was late, so it may contain the agent's first edit"
             logger.warning(text, self.path)
             self._ready.set()
 

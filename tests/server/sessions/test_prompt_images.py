@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -145,11 +146,12 @@ async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monke
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        waits = asyncio.Event()
+        calls, waits = itertools.count(), asyncio.Event()
 
         async def forever(_: ManagedSession) -> None:
-            waits.set()
-            await asyncio.Event().wait()
+            if next(calls):  # not before the image is stored
+                waits.set()
+                await asyncio.Event().wait()
 
         monkeypatch.setattr(ManagedSession, "settle", forever)
         attachments = attached(server, ("image/png", PNG))

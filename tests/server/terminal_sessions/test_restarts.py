@@ -221,6 +221,28 @@ async def test_a_question_survives_the_end_of_another_terminal_with_the_conversa
         assert later.questions == []
 
 
+async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another terminal has the conversation open, and does nothing."""
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
+    other = await asyncio.create_subprocess_exec("sleep", "60")
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        session.pid = other.pid
+        await session.reports("SessionStart", source="resume")
+        file = tmp_path / "data" / "desk" / session.project / "desk.json"
+    facts = json.loads(file.read_text())
+    [first] = facts["others"]
+    first["began"] -= 100  # its number is another program's
+    file.write_text(json.dumps(facts))
+    async with socket_rig(tmp_path) as later:
+        await until(lambda: later.withdrawn(question), "its end")
+        desk = (await later.info(session))["desk"]
+        assert (desk["state"], later.client.updates("run_finished")[-1]["outcome"]) == ("finished", "interrupted")
+    other.kill()
+    await other.wait()
+
+
 @HOW
 async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: str) -> None:
     """``/clear`` begins another one in the same process. ``/resume`` opens the first one again."""

@@ -630,11 +630,12 @@ class TerminalSession(Session):
             open_before = carried(self.history, self.memory.approvals)
         if is_open and self.processes.latest_is_alive:
             continues = next(reversed(self.memory.unfinished), None)
+        asked_by = self.processes.only
         self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
-        self.restore(open_before)
+        self.restore(open_before, asked_by)
         if continues is not None and self.turn is None:
-            self._resume(continues)
+            self._resume(continues, self.pid)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
@@ -645,14 +646,14 @@ class TerminalSession(Session):
         if self.ended:
             self.handover.end()
 
-    def _resume(self, run: str) -> None:
-        """The turn that was active goes on."""
+    def _resume(self, run: str, process: int | None) -> None:
+        """The turn that was active goes on. ``process``: as in ``Turn``."""
         self.turn = Turn(run, age=age_of_run(self.history, run))
-        self.turn.process = self.processes.only
+        self.turn.process = process
 
-    def restore(self, carried: Carried) -> None:
+    def restore(self, carried: Carried, asked_by: int | None) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
-        again."""
+        again. ``asked_by``: the process whose they are, if it is known."""
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:
@@ -661,9 +662,9 @@ class TerminalSession(Session):
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
                 if approval.request.run_id:
-                    self._resume(approval.request.run_id)
+                    self._resume(approval.request.run_id, asked_by)
                 if approval.request.agent_id is not None:
-                    self.activities.of(self.processes.only).background.subagent(approval.request.agent_id)
+                    self.activities.of(asked_by).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
@@ -711,6 +712,8 @@ class TerminalSession(Session):
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
             self.withdraw(approval, GONE)
+        if missed and self.turn is not None and self.turn.process is None:
+            self._finish("interrupted")  # it was that of a process that has left
         if missed and self.pid is None and not self.approvals:
             self.ended = True
         self._changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -182,9 +183,10 @@ async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
 
 
 async def device_token(server: Server, scope: str) -> str:
-    """As the owner would give one out."""
+    """As the owner would give one out. Tests share the server."""
     from tests.ide.processes import run
 
-    code, output, errors = await run("token", "new", "watcher", "--scope", scope, "--data-dir", server.data)
+    name = f"{scope} {uuid.uuid4().hex[:8]}"
+    code, output, errors = await run("token", "new", name, "--scope", scope, "--data-dir", server.data)
     assert code == 0, errors
     return next(word for word in output.split() if word.startswith("drawbridge_"))

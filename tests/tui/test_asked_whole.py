@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.tui import approval_view
 from tests.waiting import until
 
 from .rig import Alone, alone
@@ -96,6 +97,58 @@ async def test_a_click_accepts_no_more_than_a_key() -> None:
         await pilot.click(".accept")
         await pilot.pause()
         assert app.given == []
+
+
+async def test_a_click_as_the_request_appears_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was meant for what was there before."""
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 3600.0)
+    app = Alone(bash(command="true"), may_remember=True)
+    async with alone(app) as pilot:
+        for button in (".accept", ".always", ".reject"):
+            await pilot.click(button)
+            await pilot.pause()
+        assert app.given == []
+
+
+CALL = {"toolCallId": "1", "title": "Only lists files", "kind": "execute"}
+PLAN = [{"type": "content", "content": {"type": "text", "text": "Delete it all."}}]
+CHANGE = [
+    {"type": "content", "content": {"type": "text", "text": "Changes nothing"}},
+    {"type": "diff", "path": "/x/a.py", "oldText": "old\n", "newText": "delete it all\n"},
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "runs", "said"),
+    [
+        (bash(command="rm -rf all", description="Only lists files"), "rm -rf all", "Only lists files"),
+        (
+            {"tool_name": "execute", "form": "acp", "input": {**CALL, "rawInput": {"command": "rm -rf all"}}},
+            "rm -rf all",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "ExitPlanMode", "form": "acp", "input": {**CALL, "content": PLAN}},
+            "Delete it all.",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "edit", "form": "acp", "input": {**CALL, "content": CHANGE}},
+            "delete it all",
+            "Changes nothing",
+        ),
+        (
+            {"tool_name": "ExitPlanMode", "input": {"plan": "Delete it all.", "allowedPrompts": "Only lists"}},
+            "Delete it all.",
+            "Only lists",
+        ),
+    ],
+    ids=["a command", "an agent's command", "an agent's plan", "an agent's change", "a plan"],
+)
+async def test_what_runs_is_above_what_the_agent_says_about_it(request_: dict[str, Any], runs: str, said: str) -> None:
+    app = Alone(request_)
+    async with alone(app, height=40):
+        assert 0 <= app.text.index(runs) < app.text.index(said)
 
 
 async def test_what_was_seen_stays_seen_in_a_narrower_window() -> None:

@@ -33,6 +33,10 @@ ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "diff", "field", "danger"]
 
 
+WRITTEN: Final[frozenset[Kind]] = frozenset({"diff", "markdown"})
+"""Parts of a call that will be written, or are a plan."""
+
+
 class Part(NamedTuple):
     """``name``: of a field; of a diff its path. ``old``: the other text of a diff."""
 
@@ -73,8 +77,8 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
             yield Part("command", command)
             yield from _fields(given, {"command"})
         case _, {"plan": str(plan)} if tool == PLAN:
-            yield from _fields(given, {"plan"})
             yield Part("markdown", plan)
+            yield from _fields(given, {"plan"})
         case "Edit", {"file_path": str(path), "old_string": str(old), "new_string": str(new)}:
             yield from _fields(given, {"file_path", "old_string", "new_string"})
             yield Part("diff", new, path, old)
@@ -86,24 +90,26 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
 
 
 def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+    """What runs or is written comes first: the agent's words about it may be long."""
     raw = call.get("rawInput")
     fields = raw if isinstance(raw, Mapping) else {}
     diffs = [*_diffs(call)]
     shown = {text for diff in diffs for text in diff}
     if proposal is not None:
         shown |= {text for text in proposal.values() if isinstance(text, str)}
-    title, command = call.get("title"), fields.get("command")
-    if isinstance(title, str) and title not in shown | {command}:
-        yield Part("words" if isinstance(command, str) or tool != "execute" else "command", title)
+    title, command, content = call.get("title"), fields.get("command"), call.get("content")
+    listed = content if isinstance(content, list) else []
+    of_content = [part for one in listed for part in _content_of_acp(tool, one, proposal)]
     if isinstance(command, str):
         yield Part("command", command)
+    yield from (part for part in of_content if part.kind in WRITTEN)
+    if isinstance(title, str) and title not in shown | {command}:
+        yield Part("words" if isinstance(command, str) or tool != "execute" else "command", title)
     yield from _fields(
         fields, {name for name, value in fields.items() if isinstance(value, str) and value in shown | {command}}
     )
     yield from _fields(call, _shown_of_acp(call))
-    content = call.get("content")
-    for one in content if isinstance(content, list) else ():
-        yield from _content_of_acp(tool, one, proposal)
+    yield from (part for part in of_content if part.kind not in WRITTEN)
 
 
 def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:

@@ -125,7 +125,11 @@ class TerminalSession(Session):
         self.checkpoints = reviewed.checkpoints
         self.processes = Processes(facts)
         self._reporting: int | None = None
-        """The process whose hook has reported last."""
+        """The process whose hook or line is being processed, if it is known."""
+        self._stored = facts.works, facts.rests
+        """As in ``Facts``."""
+        self._had_stopped = facts.rests
+        """Whether the agent had stopped in the run that a restart of the server has interrupted."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the person has moved to the background."""
@@ -134,6 +138,10 @@ class TerminalSession(Session):
         self.last_text = ""
         """The agent's latest text."""
         self.directory = directory
+        self._is_closed = False
+        """The server has shut down: what happens to the session now is not known to the next one."""
+        self._knows_asker = False
+        """Whether the process is known that has asked what was open before a restart."""
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
@@ -401,9 +409,8 @@ class TerminalSession(Session):
         self.processes.remove(pid)
         for approval in self.approvals:
             surface = self.approvals.surfaces(approval)[0]
-            if surface.pid == pid and not isinstance(
-                surface, ExpectedSurface
-            ):  # which process has asked that is not known
+            # Which process an expected hook belongs to may not be known.
+            if surface.pid == pid and (self._knows_asker or not isinstance(surface, ExpectedSurface)):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process == pid:
@@ -414,10 +421,12 @@ class TerminalSession(Session):
         """The agent's program has ended."""
         self._end("interrupted")
 
-    def move(self, continued_in: str | None) -> None:
-        """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
-        if self.processes.beside(self.pid):  # another terminal has it open
-            self.leave(self.pid, "completed", quiet=True)
+    def move(self, pid: int, continued_in: str | None) -> None:
+        """The person has moved the conversation of the process ``pid`` to the background, where ``continued_in`` continues it
+        under another id."""
+        if self.processes.beside(pid):  # another terminal has it open
+            self.leave(pid, "completed", quiet=True)
+            self.save()
         elif not self.ended:
             self._end("completed", quiet=True, continued_in=continued_in)
 
@@ -443,11 +452,12 @@ class TerminalSession(Session):
         elif self.turn.resting is not None:
             background = self.activities.of(self.turn.process).background
             if background.over:
-                self._finish("completed")
+                self._is_over("completed")
                 background.set({})
                 self._changed()
         elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
-            self._finish("interrupted")
+            was_over = self._had_stopped and self.turn.id == self._carried_turn
+            self._is_over("completed" if was_over else "interrupted")
             self._changed()
 
     def expect_run(self, run: str) -> None:
@@ -521,6 +531,12 @@ class TerminalSession(Session):
             run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error, code=code
         )
         self.store.record(finished, quiet=quiet)
+
+    def _is_over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
+        """The turn is over, as no hook has reported. ``quiet``: as in ``_finish``."""
+        if self.turn is not None:
+            self._reporting = self.turn.process
+        self._finish(outcome, quiet=quiet)
 
     def _main_stopped(self) -> None:
         """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves, and so does
@@ -607,15 +623,27 @@ class TerminalSession(Session):
 
     def save(self) -> None:
         """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
+        if self._is_closed:
+            return
         try:
-            is_closed = self.ended and self.pid is not None  # what has no process begins anew with its next report
+            self._stored = works, rests = self._working
             facts = msgspec.structs.replace(
-                self.processes.facts, sent=self.prompts.sent, ended=is_closed, continued_in=self.continued_in
+                self.processes.facts,
+                sent=self.prompts.sent,
+                ended=self.ended,
+                continued_in=self.continued_in,
+                works=works,
+                rests=rests,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
+
+    @property
+    def _working(self) -> tuple[int | None, bool]:
+        """``works`` and ``rests`` as in ``Facts``."""
+        return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
 
     # What was asked before a restart.
 
@@ -628,14 +656,20 @@ class TerminalSession(Session):
         is_open = not self.ended and (self.pid is None or self.processes.alive)
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
-        if is_open and self.processes.latest_is_alive:
-            continues = next(reversed(self.memory.unfinished), None)
-        asked_by = self.processes.only
+        # What an earlier version has stored does not tell whose the run is.
+        works = self.processes.only if self._stored[0] is None else self._stored[0]
+        active = next(reversed(self.memory.unfinished), None)
+        if is_open and works is not None and not self.processes.is_alive(works):
+            left = [approval for approval in open_before.approvals if approval.request.run_id != active]
+            open_before = Carried(left, open_before.calls)
+        elif is_open and self.pid is not None:
+            continues = active
+        self._knows_asker = works is not None
         self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
-        self.restore(open_before, asked_by)
+        self.restore(open_before, works)
         if continues is not None and self.turn is None:
-            self._resume(continues, self.pid)
+            self._resume(continues, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
@@ -651,20 +685,20 @@ class TerminalSession(Session):
         self.turn = Turn(run, age=age_of_run(self.history, run))
         self.turn.process = process
 
-    def restore(self, carried: Carried, asked_by: int | None) -> None:
+    def restore(self, carried: Carried, works: int | None) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
-        again. ``asked_by``: the process whose they are, if it is known."""
+        again. ``works``: as in ``Facts``."""
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:
             self._known[approval.request.known_as] = approval
-            expected = ExpectedSurface(self.pid)
+            expected = ExpectedSurface(self.pid if works is None else works)
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
                 if approval.request.run_id:
-                    self._resume(approval.request.run_id, asked_by)
+                    self._resume(approval.request.run_id, works)
                 if approval.request.agent_id is not None:
-                    self.activities.of(asked_by).background.subagent(approval.request.agent_id)
+                    self.activities.of(works).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
         main = any(approval.request.agent_id is None for approval in self.approvals)
@@ -689,6 +723,9 @@ class TerminalSession(Session):
             return None
         self._goes_on()
         self._undelivered.pop(approval.id, None)
+        self.activities.asks(approval, surface.pid)
+        if self.turn is not None and self.turn.has(approval.request.run_id) and surface.pid is not None:
+            self.turn.process = surface.pid
         given, by = approval.decision, approval.decided_by
         if self.approvals.replace(approval, surface):
             pass
@@ -712,8 +749,8 @@ class TerminalSession(Session):
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
             self.withdraw(approval, GONE)
-        if missed and self.turn is not None and self.turn.process is None:
-            self._finish("interrupted")  # it was that of a process that has left
+        if self.pid is not None:
+            self.activities.ended(None)
         if missed and self.pid is None and not self.approvals:
             self.ended = True
         self._changed()
@@ -754,6 +791,7 @@ class TerminalSession(Session):
         """``quiet``: the entry is older than this session. What another process adds later (the server, which continues the
         conversation) is ignored: the agent in this terminal does not know of it.
         """
+        self._reporting = self.processes.only
         match entry:
             case transcript.Mode(mode):
                 if not self.processes.has_others:
@@ -777,9 +815,9 @@ class TerminalSession(Session):
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
                 if entry.ends_turn and self.turn is not None and self.turn.id == self._carried_turn:
-                    self._finish("completed")  # its hook may have found no server
+                    self._is_over("completed")  # its hook may have found no server
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
-                    self._finish("interrupted", quiet=quiet)
+                    self._is_over("interrupted", quiet=quiet)
 
     def _handed(self, entry: transcript.Context) -> None:
         """The agent's record shows what a hook has handed over to it."""
@@ -845,6 +883,8 @@ class TerminalSession(Session):
 
     def _changed(self) -> None:
         self.data.last_active = now()
+        if self._working != self._stored:
+            self.save()
         self._publish_about()
         self.publish_state()
 
@@ -860,6 +900,7 @@ class TerminalSession(Session):
         self._held.clear()
         self.prompts.close()
         self.approvals.release()
+        self._is_closed = True
         self.turn = None
         self.store.save()
         self.history.close()

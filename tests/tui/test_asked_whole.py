@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from drawbridge.tui import approval_view
+from drawbridge.tui.colours import DARK
+from drawbridge.tui.conversation import Item
+from drawbridge.tui.drawing import Painter
 from tests.waiting import until
 
 from .rig import Alone, alone
@@ -218,9 +221,8 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("width", [40, 80])
-@pytest.mark.parametrize(
-    "plan",
+HARD_TO_DRAW = pytest.mark.parametrize(
+    "words",
     [
         STEPS,
         ">" * 60 + " zebra\n",
@@ -231,13 +233,29 @@ STEPS = (
     ],
     ids=["html, definitions, titles", "quotes", "lists", "columns", "twice", "references"],
 )
-async def test_no_word_of_a_plan_is_left_out(plan: str, width: int) -> None:
-    """Markdown has many ways to write what is not drawn."""
-    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+"""Markdown has many ways to write what is not drawn."""
+
+
+def all_of(words: str, shown: str) -> bool:
+    drawn = html.unescape("".join(shown.replace("│", "").split()))
+    wanted = set(re.findall("[a-z]{4,}|zy", html.unescape(words))) - {"title", "https"}
+    return all(word in drawn for word in wanted)
+
+
+@HARD_TO_DRAW
+@pytest.mark.parametrize("width", [40, 80])
+async def test_no_word_of_a_plan_is_left_out(words: str, width: int) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": words}})
     async with alone(app, width, height=400):
-        drawn = html.unescape("".join(app.text.replace("│", "").split()))
-        for word in set(re.findall("[a-z]{4,}|zy", html.unescape(plan))) - {"title", "https"}:
-            assert word in drawn, word
+        assert all_of(words, app.text)
+
+
+@HARD_TO_DRAW
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_word_of_a_message_is_left_out(words: str, width: int) -> None:
+    message = Item(1, 1, "", "text", {"text": words})
+    strips = Painter(DARK).item(message, width, folded=False, whole=None)
+    assert all_of(words, "\n".join(strip.text for strip in strips))
 
 
 @pytest.mark.parametrize(

@@ -183,14 +183,18 @@ def test_what_runs_is_above_its_description(browser: Browser, address: str) -> N
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", ["a command", "a change"])
+@pytest.mark.parametrize("what", ["a command", "arguments", "a change"])
 def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str, directory: Path, what: str) -> None:
     words = {"type": "content", "content": {"type": "text", "text": "Changes nothing"}}
     diffs = [
         {"type": "diff", "path": str(directory / name), "oldText": None, "newText": "rm -rf all\n"} for name in "ab"
     ]
     call = {"toolCallId": "t", "title": "Only lists files", "kind": "execute"}
-    call |= {"rawInput": {"command": "rm -rf all"}} if what == "a command" else {"content": [words, *diffs]}
+    call |= {
+        "a command": {"rawInput": {"command": "rm -rf all"}},
+        "arguments": {"rawInput": {"command": ["rm", "-rf", "all"]}},
+        "a change": {"content": [words, *diffs]},
+    }[what]
     with browser.person(address) as person:
         asks(person, {"name": "acp:execute", "input": call})
         person.sees(f"{CARD} .asked", "Only lists files")

@@ -131,6 +131,15 @@ CHANGE = [
             "Only lists files",
         ),
         (
+            {
+                "tool_name": "execute",
+                "form": "acp",
+                "input": {**CALL, "rawInput": {"command": ["rm", "-rf", "it all"]}},
+            },
+            "rm -rf 'it all'",
+            "Only lists files",
+        ),
+        (
             {"tool_name": "ExitPlanMode", "form": "acp", "input": {**CALL, "content": PLAN}},
             "Delete it all.",
             "Only lists files",
@@ -146,7 +155,7 @@ CHANGE = [
             "Only lists",
         ),
     ],
-    ids=["a command", "an agent's command", "an agent's plan", "an agent's change", "a plan"],
+    ids=["a command", "an agent's command", "its arguments", "an agent's plan", "an agent's change", "a plan"],
 )
 async def test_what_runs_is_above_what_the_agent_says_about_it(request_: dict[str, Any], runs: str, said: str) -> None:
     app = Alone(request_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -97,19 +98,26 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
     shown = {text for diff in diffs for text in diff}
     if proposal is not None:
         shown |= {text for text in proposal.values() if isinstance(text, str)}
-    title, command, content = call.get("title"), fields.get("command"), call.get("content")
+    title, content, command = call.get("title"), call.get("content"), _command(fields.get("command"))
     listed = content if isinstance(content, list) else []
     of_content = [part for one in listed for part in _content_of_acp(tool, one, proposal)]
-    if isinstance(command, str):
+    if command:
         yield Part("command", command)
+        shown.add(command)
     yield from (part for part in of_content if part.kind in WRITTEN)
-    if isinstance(title, str) and title not in shown | {command}:
-        yield Part("words" if isinstance(command, str) or tool != "execute" else "command", title)
-    yield from _fields(
-        fields, {name for name, value in fields.items() if isinstance(value, str) and value in shown | {command}}
-    )
+    if isinstance(title, str) and title not in shown:
+        yield Part("words" if command or tool != "execute" else "command", title)
+    drawn = {name for name, value in fields.items() if isinstance(value, str) and value in shown}
+    yield from _fields(fields, drawn | ({"command"} if command else set()))
     yield from _fields(call, _shown_of_acp(call))
     yield from (part for part in of_content if part.kind not in WRITTEN)
+
+
+def _command(given: Any) -> str:
+    """A command, or a list of its arguments, in the words of a shell; empty if it is neither."""
+    if isinstance(given, list) and all(isinstance(word, str) for word in given):
+        return shlex.join(given)
+    return given if isinstance(given, str) else ""
 
 
 def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:

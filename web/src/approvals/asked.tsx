@@ -108,7 +108,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   const plan = planIn(request);
   const changes = proposal ? [] : changesIn(request);
   const raw = isObject(input.rawInput) ? input.rawInput : undefined;
-  const command = typeof raw?.command === 'string' ? raw.command : '';
+  const command = commandOf(raw?.command);
   // What runs or is written comes first: an agent's words about it may be long.
   return (
     <>
@@ -144,6 +144,12 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
       />
     </>
   );
+}
+
+/** A command, or a list of its arguments, in the words of a shell; empty if it is neither. */
+function commandOf(given: unknown): string {
+  if (!Array.isArray(given) || given.some((word) => typeof word !== 'string')) return typeof given === 'string' ? given : '';
+  return given.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(' ');
 }
 
 /** The changes of several files: a list of them, and one below the other. */

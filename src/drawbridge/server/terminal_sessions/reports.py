@@ -58,8 +58,8 @@ class Reports:
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
-        self._process: tuple[int | None, ProcessFile] = (None, ProcessFile())
-        """A process, and what the CLI's file about it contained at the last look."""
+        self._processes: dict[int, ProcessFile] = {}
+        """What the CLI's files about its processes contained at the last look."""
         self._path = ""
         """The path of the file, as it was reported."""
         self._seen = False
@@ -145,7 +145,7 @@ class Reports:
             self._call = call
             try:
                 if call == self._look:
-                    self._process = await self._read_process()
+                    self._processes = await self._read_processes()
                 await self._read_until(is_recorded, patience)
             except Exception:
                 logger.exception("%s: internal error", self.session.id)
@@ -169,19 +169,20 @@ class Reports:
         if gone:
             session.save()
             return
-        looked_at, process = self._process
-        is_working = session.turn is not None and session.turn.process == looked_at
-        session.tick(process.idle_since(session.data.memory.session_id) if is_working else None)
-        if looked_at is not None and looked_at == session.pid and session.resting and not session.in_background:
-            self._look_for_successor(looked_at, process)
+        id, turn = session.data.memory.session_id, session.turn
+        working = self._processes.get(turn.process) if turn is not None and turn.process is not None else None
+        session.tick(working.idle_since(id) if working is not None else None)
+        if session.resting and not session.in_background:
+            for pid, process in self._processes.items():
+                self._look_for_successor(pid, process)
 
-    async def _read_process(self) -> tuple[int | None, ProcessFile]:
-        """The process that works, or if none does, the one that has reported last; with the CLI's file about it."""
-        turn = self.session.turn
-        pid = self.session.pid if turn is None or turn.resting is not None else turn.process
-        if pid is None or self._file is None or self.session.approvals:
-            return None, ProcessFile()
-        return pid, await asyncio.to_thread(process_file.read, self._file.path, pid)
+    async def _read_processes(self) -> dict[int, ProcessFile]:
+        """The CLI's files about the process that works, and about the one that has reported last, which gets prompts."""
+        session, file = self.session, self._file
+        if file is None or session.approvals:
+            return {}
+        pids = {session.pid, session.turn.process if session.turn is not None else None} - {None}
+        return {pid: await asyncio.to_thread(process_file.read, file.path, pid) for pid in pids if pid is not None}
 
     def _look_for_successor(self, pid: int, process: ProcessFile) -> None:
         job = process.moved_to(self.session.data.memory.session_id)

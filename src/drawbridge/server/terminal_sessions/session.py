@@ -128,8 +128,6 @@ class TerminalSession(Session):
         """The process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests
         """As in ``Facts``."""
-        self._had_stopped = facts.rests
-        """Whether the agent had stopped in the run that a restart of the server has interrupted."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the person has moved to the background."""
@@ -140,8 +138,6 @@ class TerminalSession(Session):
         self.directory = directory
         self._is_closed = False
         """The server has shut down: what happens to the session now is not known to the next one."""
-        self._knows_asker = False
-        """Whether the process is known that has asked what was open before a restart."""
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
@@ -367,6 +363,7 @@ class TerminalSession(Session):
                 known = self.turn is not None
                 self._works(event)
                 if known:
+                    self._keep_working()
                     return None
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
@@ -409,12 +406,11 @@ class TerminalSession(Session):
         self.processes.remove(pid)
         for approval in self.approvals:
             surface = self.approvals.surfaces(approval)[0]
-            # Which process an expected hook belongs to may not be known.
-            if surface.pid == pid and (self._knows_asker or not isinstance(surface, ExpectedSurface)):
+            if surface.pid == pid and (not isinstance(surface, ExpectedSurface) or surface.is_certain):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
-        if self.turn is not None and self.turn.process == pid:
-            self._finish(outcome, quiet=quiet)
+        if self.turn is not None and self.turn.process in (pid, None):
+            self._finish(outcome, quiet=quiet)  # if it was another one's, its next hook begins another run
         self._changed()
 
     def end(self) -> None:
@@ -456,8 +452,7 @@ class TerminalSession(Session):
                 background.set({})
                 self._changed()
         elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
-            was_over = self._had_stopped and self.turn.id == self._carried_turn
-            self._is_over("completed" if was_over else "interrupted")
+            self._is_over("interrupted")
             self._changed()
 
     def expect_run(self, run: str) -> None:
@@ -626,7 +621,7 @@ class TerminalSession(Session):
         if self._is_closed:
             return
         try:
-            self._stored = works, rests = self._working
+            works, rests = self._working
             facts = msgspec.structs.replace(
                 self.processes.facts,
                 sent=self.prompts.sent,
@@ -636,6 +631,7 @@ class TerminalSession(Session):
                 rests=rests,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
+            self._stored = works, rests
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -644,6 +640,11 @@ class TerminalSession(Session):
     def _working(self) -> tuple[int | None, bool]:
         """``works`` and ``rests`` as in ``Facts``."""
         return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
+
+    def _keep_working(self) -> None:
+        """Saves whose run is active, if that has changed."""
+        if self._working != self._stored:
+            self.save()
 
     # What was asked before a restart.
 
@@ -657,19 +658,22 @@ class TerminalSession(Session):
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
         # What an earlier version has stored does not tell whose the run is.
-        works = self.processes.only if self._stored[0] is None else self._stored[0]
+        works, rests = self._stored
+        works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
-        if is_open and works is not None and not self.processes.is_alive(works):
-            left = [approval for approval in open_before.approvals if approval.request.run_id != active]
-            open_before = Carried(left, open_before.calls)
-        elif is_open and self.pid is not None:
+        has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
+        if is_open and not has_left and self.pid is not None:
             continues = active
-        self._knows_asker = works is not None
+        elif has_left:
+            left = [one for one in open_before.approvals if not _is_main_of(one, active)]
+            open_before, works = Carried(left, open_before.calls), None
         self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
+        if continues is not None:
+            self.turn = Turn(continues, age=age_of_run(self.history, continues))
+            self.turn.process = works
+            self.turn.resting = time.monotonic() if rests else None
         self.restore(open_before, works)
-        if continues is not None and self.turn is None:
-            self._resume(continues, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
@@ -680,30 +684,23 @@ class TerminalSession(Session):
         if self.ended:
             self.handover.end()
 
-    def _resume(self, run: str, process: int | None) -> None:
-        """The turn that was active goes on. ``process``: as in ``Turn``."""
-        self.turn = Turn(run, age=age_of_run(self.history, run))
-        self.turn.process = process
-
     def restore(self, carried: Carried, works: int | None) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
         again. ``works``: as in ``Facts``."""
+        is_single = not self.processes.has_others
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:
             self._known[approval.request.known_as] = approval
-            expected = ExpectedSurface(self.pid if works is None else works)
+            pid = self.pid if works is None else works
+            is_certain = is_single or _is_main_of(approval, self.turn.id if self.turn is not None else None)
+            expected = ExpectedSurface(pid, is_certain=is_certain)
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
-                if approval.request.run_id:
-                    self._resume(approval.request.run_id, works)
                 if approval.request.agent_id is not None:
                     self.activities.of(works).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
-        main = any(approval.request.agent_id is None for approval in self.approvals)
-        if self.turn is not None and not main:
-            self.turn.resting = time.monotonic()
 
     def knows(self, question: str) -> bool:
         return question in self._known
@@ -724,7 +721,7 @@ class TerminalSession(Session):
         self._goes_on()
         self._undelivered.pop(approval.id, None)
         self.activities.asks(approval, surface.pid)
-        if self.turn is not None and self.turn.has(approval.request.run_id) and surface.pid is not None:
+        if self.turn is not None and surface.pid is not None and _is_main_of(approval, self.turn.id):
             self.turn.process = surface.pid
         given, by = approval.decision, approval.decided_by
         if self.approvals.replace(approval, surface):
@@ -865,6 +862,7 @@ class TerminalSession(Session):
 
     def publish_reports(self) -> None:
         """Lines of the conversation's file were added."""
+        self._keep_working()
         self._publish_about()
         self.publish_state()
 
@@ -883,8 +881,7 @@ class TerminalSession(Session):
 
     def _changed(self) -> None:
         self.data.last_active = now()
-        if self._working != self._stored:
-            self.save()
+        self._keep_working()
         self._publish_about()
         self.publish_state()
 
@@ -900,10 +897,16 @@ class TerminalSession(Session):
         self._held.clear()
         self.prompts.close()
         self.approvals.release()
+        self._keep_working()
         self._is_closed = True
         self.turn = None
         self.store.save()
         self.history.close()
+
+
+def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
+    """Whether the main agent has asked it in this run. A subagent may be that of another process."""
+    return approval.request.agent_id is None and run is not None and approval.request.run_id == run
 
 
 def _is_hidden(asked_by: AskedBy | None) -> bool:

@@ -389,15 +389,16 @@ async def test_a_terminal_that_is_moved_to_the_background_takes_nothing_from_ano
     await session.reports("Stop", background_tasks=[SUBAGENT])
     await successor.reports("SessionStart", background=True, source="fork")
     with another_process() as second:
-        session.pid = second.pid
-        await session.reports("SessionStart", source="resume")
-        session.pid = first
-        parks(session, successor.id[:8])
-        [found] = [one for one in rig.server.core.terminal_sessions if one.id == session.project]
-        await until(lambda: [one.pid for one in found.processes.all] == [second.pid], "the end of the first one")
-        assert await state(rig, session) == "finished"
-        assert [outcome for _, outcome in ends(rig)] == ["completed"]
-        second.kill()
+        try:
+            session.pid = second.pid
+            await session.reports("SessionStart", source="resume")
+            session.pid = first
+            parks(session, successor.id[:8])
+            [found] = [one for one in rig.server.core.terminal_sessions if one.id == session.project]
+            await until(lambda: [one.pid for one in found.processes.all] == [second.pid], "the end of the first one")
+            assert await state(rig, session) == "finished"
+        finally:
+            second.kill()
 
 
 @pytest.mark.parametrize("job", [None, "../../x", "", 7, "0123456789"])

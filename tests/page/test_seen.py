@@ -189,7 +189,7 @@ def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str
     diffs = [
         {"type": "diff", "path": str(directory / name), "oldText": None, "newText": "rm -rf all\n"} for name in "ab"
     ]
-    call = {"toolCallId": "t", "title": "Only lists files", "kind": "execute"}
+    call: dict[str, Any] = {"toolCallId": "t", "title": "Only lists files", "kind": "execute"}
     call |= {
         "a command": {"rawInput": {"command": "rm -rf all"}},
         "arguments": {"rawInput": {"command": ["rm", "-rf", "all"]}},

@@ -148,7 +148,8 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
 
 /** A command, or a list of its arguments, in the words of a shell; empty if it is neither. */
 function commandOf(given: unknown): string {
-  if (!Array.isArray(given) || given.some((word) => typeof word !== 'string')) return typeof given === 'string' ? given : '';
+  if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
+    return typeof given === 'string' ? given : '';
   return given.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(' ');
 }
 

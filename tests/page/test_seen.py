@@ -190,11 +190,12 @@ def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str
         {"type": "diff", "path": str(directory / name), "oldText": None, "newText": "rm -rf all\n"} for name in "ab"
     ]
     call: dict[str, Any] = {"toolCallId": "t", "title": "Only lists files", "kind": "execute"}
-    call |= {
+    more: dict[str, dict[str, Any]] = {
         "a command": {"rawInput": {"command": "rm -rf all"}},
         "arguments": {"rawInput": {"command": ["rm", "-rf", "all"]}},
         "a change": {"content": [words, *diffs]},
-    }[what]
+    }
+    call |= more[what]
     with browser.person(address) as person:
         asks(person, {"name": "acp:execute", "input": call})
         person.sees(f"{CARD} .asked", "Only lists files")

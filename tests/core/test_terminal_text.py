@@ -36,6 +36,7 @@ def test_living_languages_stay_readable(text: str) -> None:
         ("a\u2800b\u3164c", "a\\u2800b\\u3164c"),
         ("a\ufe0f\ufe0fb", "a\\ufe0f\\ufe0fb"),
         ("a\u200b\u200c", "a\\u200b\\u200c"),
+        ("a\ufffcb", "a\\ufffcb"),
         ("a\u2800\ufe0fb", "a\\u2800\\ufe0fb"),
         ("a\ufe0f\u200db", "a\\ufe0f\\u200db"),
         ("rm\u0336", "rm\\u0336"),

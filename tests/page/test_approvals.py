@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests import programs
+from tests.rigs.tmux import wait_until
 
-from .rig import Browser
+from .rig import Browser, Person
 from .test_approving import (
     ACCEPT,
     CARD,
@@ -386,15 +387,28 @@ def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str)
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black", "What else?": "Sign"}
 
 
+def chooses(person: Person, key: str, option: str) -> None:
+    """Presses the key until it is taken: a card that has just grown, as by a preview, takes none for a moment."""
+    all_chosen = f"[...document.querySelectorAll('{CARD} label:has(input:checked)')]"
+    is_drawn = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+
+    def is_chosen() -> bool:
+        person.presses(key)
+        words: str = person.runs(f"{is_drawn}.then(() => {all_chosen}.map((one) => one.innerText).join())")
+        return option in words
+
+    wait_until(lambda: is_chosen() or None)
+
+
 def test_number_keys_choose(browser: Browser, address: str) -> None:
     with browser.person(address, height=1100) as person:
         asks(person, QUESTIONS)
         person.readies_keys()
-        person.presses("1")
+        chooses(person, "1", "Oak")
         person.sees(f"{CARD} .preview pre", "| oak |")
-        person.presses("2")
+        chooses(person, "2", "Black")
         person.clicks("label:has-text('Rail')")
-        person.presses("1")
+        chooses(person, "1", "Sign")
         person.presses("Control+Enter")
         found = answers(person)[0]["updatedInput"]["answers"]
         assert found == {"Which colour?": "Black", "What else?": "Sign, Rail"}

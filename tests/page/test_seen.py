@@ -183,6 +183,27 @@ def test_what_runs_is_above_its_description(browser: Browser, address: str) -> N
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("what", ["a command", "arguments", "a change"])
+def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str, directory: Path, what: str) -> None:
+    words = {"type": "content", "content": {"type": "text", "text": "Changes nothing"}}
+    diffs = [
+        {"type": "diff", "path": str(directory / name), "oldText": None, "newText": "rm -rf all\n"} for name in "ab"
+    ]
+    call: dict[str, Any] = {"toolCallId": "t", "title": "Only lists files", "kind": "execute"}
+    more: dict[str, dict[str, Any]] = {
+        "a command": {"rawInput": {"command": "rm -rf all"}},
+        "arguments": {"rawInput": {"command": ["rm", "-rf", "all"]}},
+        "a change": {"content": [words, *diffs]},
+    }
+    call |= more[what]
+    with browser.person(address) as person:
+        asks(person, {"name": "acp:execute", "input": call})
+        person.sees(f"{CARD} .asked", "Only lists files")
+        shown = person.runs(f"document.querySelector('{CARD} .asked').innerText")
+        assert 0 <= shown.index("rm -rf all") < shown.index("Only lists files")
+
+
+@pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
     """Enter is held down, and pressed again after all was in sight."""
     with browser.person(address, **SMALL) as person:

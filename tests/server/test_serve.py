@@ -79,7 +79,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         "SHA-256",
         str(code.parent),
         "demo",
-        "pair --scope admin` connects a browser or a phone",
+        "pair --scope admin` connects your browser",
     ):
         assert expected in shown
     assert "#sign-in" not in shown, "it is only for a person at a terminal"

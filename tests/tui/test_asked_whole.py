@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from drawbridge.tui import approval_view
+from drawbridge.tui.colours import DARK
+from drawbridge.tui.conversation import Item
+from drawbridge.tui.drawing import Painter
 from tests.waiting import until
 
 from .rig import Alone, alone
@@ -98,6 +102,67 @@ async def test_a_click_accepts_no_more_than_a_key() -> None:
         assert app.given == []
 
 
+async def test_a_click_as_the_request_appears_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was meant for what was there before."""
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 3600.0)
+    app = Alone(bash(command="true"), may_remember=True)
+    async with alone(app) as pilot:
+        for button in (".accept", ".always", ".reject"):
+            await pilot.click(button)
+            await pilot.pause()
+        assert app.given == []
+
+
+CALL = {"toolCallId": "1", "title": "Only lists files", "kind": "execute"}
+PLAN = [{"type": "content", "content": {"type": "text", "text": "Delete it all."}}]
+CHANGE = [
+    {"type": "content", "content": {"type": "text", "text": "Changes nothing"}},
+    {"type": "diff", "path": "/x/a.py", "oldText": "old\n", "newText": "delete it all\n"},
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "runs", "said"),
+    [
+        (bash(command="rm -rf all", description="Only lists files"), "rm -rf all", "Only lists files"),
+        (
+            {"tool_name": "execute", "form": "acp", "input": {**CALL, "rawInput": {"command": "rm -rf all"}}},
+            "rm -rf all",
+            "Only lists files",
+        ),
+        (
+            {
+                "tool_name": "execute",
+                "form": "acp",
+                "input": {**CALL, "rawInput": {"command": ["rm", "-rf", "it all"]}},
+            },
+            "rm -rf 'it all'",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "ExitPlanMode", "form": "acp", "input": {**CALL, "content": PLAN}},
+            "Delete it all.",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "edit", "form": "acp", "input": {**CALL, "content": CHANGE}},
+            "delete it all",
+            "Changes nothing",
+        ),
+        (
+            {"tool_name": "ExitPlanMode", "input": {"plan": "Delete it all.", "allowedPrompts": "Only lists"}},
+            "Delete it all.",
+            "Only lists",
+        ),
+    ],
+    ids=["a command", "an agent's command", "its arguments", "an agent's plan", "an agent's change", "a plan"],
+)
+async def test_what_runs_is_above_what_the_agent_says_about_it(request_: dict[str, Any], runs: str, said: str) -> None:
+    app = Alone(request_)
+    async with alone(app, height=40):
+        assert 0 <= app.text.index(runs) < app.text.index(said)
+
+
 async def test_what_was_seen_stays_seen_in_a_narrower_window() -> None:
     app = Alone(bash(command="word " * 40))
     async with alone(app) as pilot:
@@ -165,9 +230,8 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("width", [40, 80])
-@pytest.mark.parametrize(
-    "plan",
+HARD_TO_DRAW = pytest.mark.parametrize(
+    "words",
     [
         STEPS,
         ">" * 60 + " zebra\n",
@@ -178,13 +242,29 @@ STEPS = (
     ],
     ids=["html, definitions, titles", "quotes", "lists", "columns", "twice", "references"],
 )
-async def test_no_word_of_a_plan_is_left_out(plan: str, width: int) -> None:
-    """Markdown has many ways to write what is not drawn."""
-    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})
+"""Markdown has many ways to write what is not drawn."""
+
+
+def all_of(words: str, shown: str) -> bool:
+    drawn = html.unescape("".join(shown.replace("│", "").split()))
+    wanted = set(re.findall("[a-z]{4,}|zy", html.unescape(words))) - {"title", "https"}
+    return all(word in drawn for word in wanted)
+
+
+@HARD_TO_DRAW
+@pytest.mark.parametrize("width", [40, 80])
+async def test_no_word_of_a_plan_is_left_out(words: str, width: int) -> None:
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": words}})
     async with alone(app, width, height=400):
-        drawn = html.unescape("".join(app.text.replace("│", "").split()))
-        for word in set(re.findall("[a-z]{4,}|zy", html.unescape(plan))) - {"title", "https"}:
-            assert word in drawn, word
+        assert all_of(words, app.text)
+
+
+@HARD_TO_DRAW
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_word_of_a_message_is_left_out(words: str, width: int) -> None:
+    message = Item(1, 1, "", "text", {"text": words})
+    strips = Painter(DARK).item(message, width, folded=False, whole=None)
+    assert all_of(words, "\n".join(strip.text for strip in strips))
 
 
 @pytest.mark.parametrize(

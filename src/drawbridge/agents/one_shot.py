@@ -56,14 +56,14 @@ class OneShot(Process):
 class Turn:
     """The state of one process: a prompt in, lines out, which each agent interprets (``meant`` and ``failed``)."""
 
+    asks = False
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.session_id: str | None = None
         self.turn_open = self._interrupted = False
         self._out = b""
         self.junk = Tail(JUNK_LIMIT)
-
-    asks = False
 
     @property
     def busy(self) -> bool:

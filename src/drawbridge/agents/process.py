@@ -135,15 +135,17 @@ class Process(asyncio.SubprocessProtocol):
         if error is not None:
             raise AgentRefused(error)
 
-    def _flush(self) -> None:
+    def _tell_supervisor(self) -> None:
         if self._conversation.asks != self._asks:
             self._asks = self._conversation.asks
             self._pipe.waits(for_decision=self._asks)
+
+    def _flush(self) -> None:
         data = self._conversation.outgoing()
-        if not data or self._stdin.is_closing():
-            return
-        self._stdin.write(data)
-        if self._stdin.get_write_buffer_size() > STDIN_LIMIT:
+        if data and not self._stdin.is_closing():
+            self._stdin.write(data)
+        self._tell_supervisor()  # that a question is closed: once the answer is on its way
+        if data and self._stdin.get_write_buffer_size() > STDIN_LIMIT:
             self._fail(f"{self._name} is not reading its input")
 
     # Messages of the process: asyncio calls these.
@@ -177,6 +179,7 @@ class Process(asyncio.SubprocessProtocol):
         self._closed.set()
 
     def _handle(self, said: Sequence[Output]) -> None:
+        self._tell_supervisor()  # that a question is open: before anybody else knows
         for item in said:
             if isinstance(item, Replied):
                 reply = self._replies.get(item.request_id)

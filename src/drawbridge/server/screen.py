@@ -114,7 +114,7 @@ def show(
         ]
     elif plan.token_wanted:
         words = [
-            f"Next: `{own_command()} pair --scope admin` connects a browser or a phone.",
+            f"Next: `{own_command()} pair --scope admin` connects your browser.",
             f"`{own_command()} attach` connects a terminal.",
         ]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -31,6 +32,10 @@ ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """A ``toolCallId`` that need not be shown."""
 
 Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "diff", "field", "danger"]
+
+
+WRITTEN: Final[frozenset[Kind]] = frozenset({"diff", "markdown"})
+"""Parts of a call that will be written, or are a plan."""
 
 
 class Part(NamedTuple):
@@ -73,8 +78,8 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
             yield Part("command", command)
             yield from _fields(given, {"command"})
         case _, {"plan": str(plan)} if tool == PLAN:
-            yield from _fields(given, {"plan"})
             yield Part("markdown", plan)
+            yield from _fields(given, {"plan"})
         case "Edit", {"file_path": str(path), "old_string": str(old), "new_string": str(new)}:
             yield from _fields(given, {"file_path", "old_string", "new_string"})
             yield Part("diff", new, path, old)
@@ -86,24 +91,33 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
 
 
 def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+    """What runs or is written comes first: the agent's words about it may be long."""
     raw = call.get("rawInput")
     fields = raw if isinstance(raw, Mapping) else {}
     diffs = [*_diffs(call)]
     shown = {text for diff in diffs for text in diff}
     if proposal is not None:
         shown |= {text for text in proposal.values() if isinstance(text, str)}
-    title, command = call.get("title"), fields.get("command")
-    if isinstance(title, str) and title not in shown | {command}:
-        yield Part("words" if isinstance(command, str) or tool != "execute" else "command", title)
-    if isinstance(command, str):
+    title, content, command = call.get("title"), call.get("content"), _command(fields.get("command"))
+    listed = content if isinstance(content, list) else []
+    of_content = [part for one in listed for part in _content_of_acp(tool, one, proposal)]
+    if command:
         yield Part("command", command)
-    yield from _fields(
-        fields, {name for name, value in fields.items() if isinstance(value, str) and value in shown | {command}}
-    )
+        shown.add(command)
+    yield from (part for part in of_content if part.kind in WRITTEN)
+    if isinstance(title, str) and title not in shown:
+        yield Part("words" if command or tool != "execute" else "command", title)
+    drawn = {name for name, value in fields.items() if isinstance(value, str) and value in shown}
+    yield from _fields(fields, drawn | ({"command"} if command else set()))
     yield from _fields(call, _shown_of_acp(call))
-    content = call.get("content")
-    for one in content if isinstance(content, list) else ():
-        yield from _content_of_acp(tool, one, proposal)
+    yield from (part for part in of_content if part.kind not in WRITTEN)
+
+
+def _command(given: Any) -> str:
+    """A command, or a list of its arguments, in the words of a shell; empty if it is neither."""
+    if isinstance(given, list) and all(isinstance(word, str) for word in given):
+        return shlex.join(given)
+    return given if isinstance(given, str) else ""
 
 
 def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:

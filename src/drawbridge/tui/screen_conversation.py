@@ -72,7 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """Since when the key for a stop cancels what the project continues for; None: it stops the run."""
+        """Since when the key for a stop cancels what is scheduled; None if it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -289,7 +289,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def may_cancel(self) -> bool:
-        """Whether this has been so for a moment: a key that comes sooner was meant for the run."""
+        """Whether a stop has canceled for a moment: a key that comes sooner was meant for the run."""
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:

@@ -9,9 +9,29 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Question, QuestionCancelled, Replied
+from drawbridge.agents.claude import prompts
 from drawbridge.core.errors import BadArgument
 
 from .stream import Stream
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"type": "replaceRules", "behavior": "allow", "rules": []},
+        {"type": "removeRules", "behavior": "deny", "rules": []},
+        {"type": "removeDirectories", "directories": ["/"]},
+        {"type": "setMode", "mode": ["bypassPermissions"]},
+        {"type": "setmode", "mode": "bypassPermissions"},
+        {"type": "addRules", "behavior": "replace", "rules": []},
+        "setMode",
+    ],
+    ids=str,
+)
+def test_what_does_more_than_add_a_permission_is_not_suggested(more: object) -> None:
+    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
+    given = Raw(json.dumps([more, rule]).encode())
+    assert json.loads(bytes(prompts.suggestions("Bash", given))) == [rule]
 
 
 def json_of(raw: Raw) -> Any:

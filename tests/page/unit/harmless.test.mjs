@@ -17,6 +17,7 @@ test('hidden and reordering characters are written out', () => {
     'a\ufe0fb',
     'a\u3000b',
     'a\u00adb',
+    'a\ufffcb',
     'l\u0336s\u0336',
     '-\u0301',
     'a\u0301\u0302\u0303\u0304\u0305',

@@ -175,13 +175,16 @@ async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
         process.ends()
 
 
-async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
+async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a file, for a file in a linked directory, and for one that does not exist yet."""
     phone = Client()
     (tmp_path / "data").mkdir()
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
     (tmp_path / "work" / "vendor").symlink_to(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "link").symlink_to(tmp_path / ".bashrc")
     plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
     async with serving(tmp_path / "data") as server:
         project = await server.project(phone)
@@ -201,6 +204,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
             ({"command": link, "path": 5, "content": None}, None),
             ({"path": "README.md"}, {"README.md": str(tmp_path / ".bashrc")}),
             ({"target": "./vendor/../README.md"}, {"./vendor/../README.md": str(tmp_path / "README.md")}),
+            ({"path": "~/link"}, {"~/link": str(tmp_path / ".bashrc")}),
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
             ({"content": "README.md and more"}, None),
         ):

@@ -217,6 +217,7 @@ async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) 
         assert f"https://agents.example:{port}/" in done.stdout
         assert f"https://{host}:{port}/" in done.stdout
         assert "▀" in done.stdout
+        assert "It can answer requests and stop runs, but not send prompts." in done.stdout
         assert server.ready["fingerprint"][:47] in done.stdout
         found = re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
         assert found is not None
@@ -235,6 +236,7 @@ async def test_where_no_phone_gets_to_the_command_says_so_and_what_to_do(tmp_pat
         done = await shown(server)
         assert done.returncode == 0
         assert "listens on this machine only" in done.stdout
+        assert "It can use projects, but not add or remove them" in done.stdout
         assert "--host 0.0.0.0" in done.stdout
         assert "--public-host NAME" in done.stdout
         assert re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)

@@ -116,6 +116,12 @@ class Session:
             line.send(type="hook", pid=self.pid, payload=payload)
             yield line
 
+    def describes_itself(self, **facts: object) -> None:
+        """As the CLI describes its process in a file."""
+        sessions = self.transcript.parent.parent.parent / "sessions"
+        sessions.mkdir(parents=True, exist_ok=True)
+        (sessions / f"{self.pid}.json").write_text(json.dumps({"pid": self.pid, "sessionId": self.id, **facts}))
+
     def writes(self, *lines: Message) -> None:
         """Into the file of its conversation."""
         self.transcript.parent.mkdir(parents=True, exist_ok=True)

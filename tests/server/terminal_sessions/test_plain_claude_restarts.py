@@ -56,5 +56,14 @@ async def test_what_claude_asks_outlives_its_server(rig: ServedWorkstation, serv
         if still_open:  # as it was when the server was killed, until the conversation is read
             assert [one["approval_id"] for one in still_open] == [question["approval_id"]]
             assert await phone.withdrawn(question) == "answered elsewhere"
-        info = (await phone.client.ask("project_list"))["data"]["projects"][0]
-        assert info["approvals"] == []
+
+        async def info() -> Message:
+            found: Message = (await phone.client.ask("project_list"))["data"]["projects"][0]
+            return found
+
+        while (await info())["desk"]["state"] != "finished":  # its Stop hook found no server
+            await phone.state("finished")
+        assert (await info())["approvals"] == []
+        records = (await phone.client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
+        ends = [one["message"]["message"] for one in records if one["message"].get("subtype") == "run_finished"]
+        assert [one["outcome"] for one in ends] == ["completed"]

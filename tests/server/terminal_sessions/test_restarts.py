@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -28,7 +29,7 @@ from tests.server.processes import serving
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
-from .test_sessions import ANOTHER, COMMAND, result, said, used
+from .test_sessions import ANOTHER, COMMAND, prompt, result, said, used
 
 KNOWN_AS = "0123456789abcdef"
 HOW = pytest.mark.parametrize("how", ["ended", "killed"])
@@ -221,26 +222,82 @@ async def test_a_question_survives_the_end_of_another_terminal_with_the_conversa
         assert later.questions == []
 
 
-async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(
+async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path: Path) -> None:
+    """Another terminal has the conversation open, and does nothing."""
+    async with contextlib.AsyncExitStack() as longer:
+        async with asked(tmp_path, "killed") as (_, session, _, question):
+            await longer.enter_async_context(opened_elsewhere(session))
+        file = tmp_path / "data" / "desk" / session.project / "desk.json"
+        facts = json.loads(file.read_text())
+        [first] = facts["others"]
+        first["began"] -= 100  # its number is another program's
+        file.write_text(json.dumps(facts))
+        async with socket_rig(tmp_path) as later:
+            assert (await later.info(session))["desk"]["state"] == "finished"
+            assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["interrupted"]
+            withdrawn = await recorded(later, session, "permission_withdrawn")
+            assert [one["approval_id"] for one in withdrawn] == [question["approval_id"]]
+
+
+@contextlib.asynccontextmanager
+async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
+    """Another terminal opens the conversation, and does nothing. Its process."""
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    first, session.pid = session.pid, process.pid
+    await session.reports("SessionStart", source="resume")
+    session.describes_itself(status="idle", statusUpdatedAt=time.time() * 1000)
+    session.pid = first
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_a_run_goes_on_after_a_restart_while_another_terminal_is_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another terminal has the conversation open, and does nothing."""
-    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
-    other = await asyncio.create_subprocess_exec("sleep", "60")
-    async with asked(tmp_path, "killed") as (_, session, _, question):
-        session.pid = other.pid
-        await session.reports("SessionStart", source="resume")
-        file = tmp_path / "data" / "desk" / session.project / "desk.json"
-    facts = json.loads(file.read_text())
-    [first] = facts["others"]
-    first["began"] -= 100  # its number is another program's
-    file.write_text(json.dumps(facts))
-    async with socket_rig(tmp_path) as later:
-        await until(lambda: later.withdrawn(question), "its end")
-        desk = (await later.info(session))["desk"]
-        assert (desk["state"], later.client.updates("run_finished")[-1]["outcome"]) == ("finished", "interrupted")
-    other.kill()
-    await other.wait()
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.05)
+    async with contextlib.AsyncExitStack() as longer:
+        async with first_server(tmp_path, "killed") as rig:
+            session = Session(rig)
+            await session.reports("UserPromptSubmit", prompt="Go")
+            session.writes(prompt("Go"))
+            await longer.enter_async_context(opened_elsewhere(session))
+        async with socket_rig(tmp_path) as later:
+            looks = asyncio.get_running_loop().time() + 0.5
+            await until(lambda: asyncio.get_running_loop().time() > looks, "some looks")
+            assert (await later.info(session))["desk"]["state"] == "working"
+            assert await recorded(later, session, "run_finished") == []
+            await session.at(later).reports("Stop")
+            assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["completed"]
+
+
+async def test_a_question_stays_open_after_a_restart_if_only_a_subagents_was_answered_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another terminal has the conversation open."""
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
+    async with contextlib.AsyncExitStack() as longer:
+        async with asked(tmp_path, "killed") as (rig, session, _, question):
+            hook = await longer.enter_async_context(Line.open())
+            subagent = {"agent_id": "a1", "agent_type": "explorer"}
+            command = {"tool_name": "Bash", "tool_input": {"command": "theirs"}}
+            payload = session.payload("PermissionRequest", **command, **subagent)
+            hook.send(type="hook", pid=session.pid, payload=payload, question="ab" * 8)
+            await until(lambda: len(rig.questions) == 2, "the second question")
+            await longer.enter_async_context(opened_elsewhere(session))
+        async with socket_rig(tmp_path) as later, Line.open() as again:
+            await comes_again(later, session.at(later), again)
+            await until(lambda: later.client.updates("permission_withdrawn"), "the end of the other one")
+            assert await open_in(later, session) == [question["approval_id"]]
+            assert await recorded(later, session, "run_finished") == []
+            await later.answers(question)
+            assert await again.receive() == {"decision": {"behavior": "allow"}}
+            await session.reports("SubagentStop", agent_id="a1")
+            await session.reports("Stop")
+            assert (await later.info(session))["desk"]["state"] == "finished"
 
 
 @HOW
@@ -412,6 +469,7 @@ async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
         await until(lambda: rig.questions, "the question")
     async with socket_rig(tmp_path) as later:
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
+        assert [one.state for one in later.server.core.terminal_sessions] == ["IDLE"]
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
@@ -603,10 +661,9 @@ async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how
     done = {"content": [{"type": "text", "text": "Done"}], "stop_reason": "end_turn"}
     session.writes(result("t1"), {"type": "assistant", "message": done})
     async with socket_rig(tmp_path) as later:
-        session.at(later)
-        await session.reports("Notification")
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
         assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["completed"]
-        assert (await later.info(session))["desk"]["state"] == "finished"
 
 
 class AnHourLater(datetime):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 import uuid
@@ -20,7 +19,7 @@ from tests.waiting import PATIENCE, until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
 from .test_prompts import prompts
-from .test_sessions import prompt, result, said, told, used
+from .test_sessions import another_process, prompt, result, said, told, used
 
 SHELL: Message = {"id": "b1", "type": "shell", "status": "running", "command": "npm run dev"}
 SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running"}
@@ -158,6 +157,16 @@ async def test_a_question_follows_the_prompt_of_its_run_though_the_record_is_lat
         records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
     kinds = [record["message"].get("subtype") or record["message"]["type"] for record in records]
     assert kinds[-2:] == ["user", "permission_request"]
+
+
+async def test_a_prompt_that_is_never_recorded_keeps_a_question_back_for_a_moment(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "PROMPT_SECONDS", 0.2)
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="/release")
+    async with session.asks(command="make"):
+        pass
 
 
 async def test_a_prompt_that_is_never_recorded_keeps_no_later_question_back(
@@ -317,12 +326,14 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("looks_often")
-async def test_a_run_whose_prompt_was_taken_back_is_over(rig: SocketRig) -> None:
-    """Esc before the first words of the answer: no hook and no line of the conversation's file tells of it."""
+@pytest.mark.parametrize("status", ["idle", "shell"])
+async def test_a_run_whose_prompt_was_taken_back_is_over(rig: SocketRig, status: str) -> None:
+    """Esc before the first words of the answer: no hook and no line of the conversation's file tells of it. ``shell``: a
+    command runs in the background."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"))
-    describes(session, status="idle", statusUpdatedAt=time.time() * 1000)
+    session.describes_itself(status=status, statusUpdatedAt=time.time() * 1000)
     await until(lambda: ends(rig) == [(session.turn, "interrupted")], "the end of the run")
     assert await state(rig, session) == "finished"
 
@@ -336,7 +347,7 @@ async def test_a_run_goes_on_while_the_agent_works(rig: SocketRig, status: str, 
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"))
-    describes(session, sessionId=id or session.id, status=status, statusUpdatedAt=(time.time() - age) * 1000)
+    session.describes_itself(sessionId=id or session.id, status=status, statusUpdatedAt=(time.time() - age) * 1000)
     looks = asyncio.get_running_loop().time() + 0.5
     await until(lambda: asyncio.get_running_loop().time() > looks, "some looks")
     assert await state(rig, session) == "working"
@@ -345,16 +356,9 @@ async def test_a_run_goes_on_while_the_agent_works(rig: SocketRig, status: str, 
 # Background sessions.
 
 
-def describes(session: Session, **facts: object) -> None:
-    """As the CLI describes its process in a file."""
-    sessions = session.transcript.parent.parent.parent / "sessions"
-    sessions.mkdir(parents=True, exist_ok=True)
-    (sessions / f"{session.pid}.json").write_text(json.dumps({"pid": session.pid, "sessionId": session.id, **facts}))
-
-
 def parks(session: Session, job: object) -> None:
     """As the CLI does when the person presses the left arrow."""
-    describes(session, parkedJobId=job)
+    session.describes_itself(parkedJobId=job)
 
 
 async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,6 +375,30 @@ async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monke
     await session.reports("UserPromptSubmit", prompt="Back again", prompt_id="another")
     info = (await rig.info(session))["desk"]
     assert (info["state"], info.get("continued_in")) == ("working", None)
+
+
+async def test_a_terminal_that_is_moved_to_the_background_takes_nothing_from_another_one(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, which rests, is moved; the second one asks."""
+    monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.02)
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    session, successor = Session(rig), Session(rig)
+    first = session.pid
+    await session.reports("UserPromptSubmit", prompt="Go")
+    await session.reports("Stop", background_tasks=[SUBAGENT])
+    await successor.reports("SessionStart", background=True, source="fork")
+    with another_process() as second:
+        try:
+            session.pid = second.pid
+            await session.reports("SessionStart", source="resume")
+            session.pid = first
+            parks(session, successor.id[:8])
+            [found] = [one for one in rig.server.core.terminal_sessions if one.id == session.project]
+            await until(lambda: [one.pid for one in found.processes.all] == [second.pid], "the end of the first one")
+            assert await state(rig, session) == "finished"
+        finally:
+            second.kill()
 
 
 @pytest.mark.parametrize("job", [None, "../../x", "", 7, "0123456789"])

@@ -182,7 +182,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
     async with socket_rig(tmp_path) as later:
         await until(lambda: not _open(later, session), "its end")
-        assert standing(later, session) == {"state": "waiting", "in_terminal": True, "background_tasks": 1}
+        assert standing(later, session) == {"state": "waiting", "in_terminal": True}
         await session.at(later).reports("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
         await session.reports("Stop", prompt_id="another", background_tasks=[])
         assert standing(later, session) == {"state": "finished"}

@@ -107,28 +107,35 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   const { input, proposal } = request;
   const plan = planIn(request);
   const changes = proposal ? [] : changesIn(request);
-  const raw = isObject(input.rawInput);
+  const raw = isObject(input.rawInput) ? input.rawInput : undefined;
+  const command = commandOf(raw?.command);
+  // What runs or is written comes first: an agent's words about it may be long.
   return (
     <>
       <Flags input={input} />
+      {raw && <Flags input={raw} />}
+      {command && <Value text={command} risks={risksIn(request, 'rawInput.command')} />}
+      {plan !== undefined && <Plan text={plan} comments={comments} />}
+      {changes.length > 0 && (
+        <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
+      )}
       {typeof input.title === 'string' && input.title && (
         <Replaced isReplaced={edited.includes('title')}>
           <Value text={input.title} risks={risksIn(request, 'title')} />
         </Replaced>
       )}
-      {plan === undefined ? (
-        textsIn(request).map((text, index) => <Value key={index} text={text} />)
-      ) : (
-        <Plan text={plan} comments={comments} />
-      )}
-      {changes.length > 0 && (
-        <Changes changes={changes} root={root} comments={comments} whole={whole} id={request.approval_id} />
-      )}
+      {plan === undefined && textsIn(request).map((text, index) => <Value key={index} text={text} />)}
       {othersIn(request).map((part, index) => (
         <Value key={index} text={asText(part)} />
       ))}
-      {raw && <Flags input={input.rawInput} />}
-      {raw && <Rest request={request} input={input.rawInput} drawn={flagsIn(input.rawInput)} prefix="rawInput." />}
+      {raw && (
+        <Rest
+          request={request}
+          input={raw}
+          drawn={[...flagsIn(raw), ...(command ? ['command'] : [])]}
+          prefix="rawInput."
+        />
+      )}
       <Rest
         request={request}
         input={input}
@@ -137,6 +144,13 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
       />
     </>
   );
+}
+
+/** A command, or a list of its arguments, in the words of a shell; empty if it is neither. */
+function commandOf(given: unknown): string {
+  if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
+    return typeof given === 'string' ? given : '';
+  return given.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(' ');
 }
 
 /** The changes of several files: a list of them, and one below the other. */

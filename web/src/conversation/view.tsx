@@ -7,6 +7,7 @@ import { ApprovalCard } from '../approvals/card.tsx';
 import { Current } from '../approvals/current.ts';
 import { agentName, MODES } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
+import { RequestError } from '../protocol/connection.ts';
 import { Foot } from '../run/foot.tsx';
 import type { Conversation } from '../state/conversation.ts';
 import * as kept from '../state/kept.ts';
@@ -102,6 +103,8 @@ export class ConversationView {
   _isDisposed = false;
   /** The number of a record to go to once the conversation is there. */
   _wanted: number | undefined;
+  /** The number of the record that is being gone to. */
+  _goal: number | undefined;
   _places = {
     scroller: createRef<HTMLDivElement>(),
     items: createRef<HTMLDivElement>(),
@@ -275,6 +278,7 @@ export class ConversationView {
   }
 
   toLatest() {
+    this._wanted = this._goal = undefined;
     void this.client.latest().then(() => {
       this.update();
       const { card } = this.current;
@@ -336,18 +340,30 @@ export class ConversationView {
   /** To the record of this number, or the one before it that is shown. */
   async goTo(seq: number) {
     this._wanted = undefined;
+    this._goal = seq;
     if (!this._hasJoined) {
       this._wanted = seq;
       return;
     }
+    const before = this.client.conversation;
+    let isOffline = false;
     try {
-      if (!(await this.client.around(seq))) return;
+      if (!(await this.client.around(seq)) && before === this.client.conversation) return;
     } catch (error) {
-      this.world.failed(error);
-      return;
+      if (!(error instanceof RequestError) || error.code !== 'OFFLINE') {
+        this.world.failed(error);
+        return;
+      }
+      isOffline = true;
     }
+    if (this._goal !== seq) return;
     const { conversation } = this.client;
     if (!conversation || conversation.id !== this.id) return;
+    if (isOffline || conversation !== before) {
+      this._wanted = seq; // then once the connection is back, or what was loaded again meanwhile is there
+      return;
+    }
+    this._goal = undefined;
     const rows = this._rows(conversation);
     const row = rowAt(rows, seq);
     this.list.follows = false;

@@ -1,4 +1,4 @@
-"""What a conversation was, by Claude Code's own file: its messages, read from the end, and the jobs that are left of it.
+"""Claude Code's own file of an earlier conversation: its messages, read from the end, and the jobs that it has left.
 ``transcript`` has what its lines contain."""
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SEARCHED_BYTES: Final = 16 * 1024 * 1024
 """That are read for one page at most. A page without messages has the position at which the next one continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
+"""The end of the file, which is searched for jobs."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
 """Longer lines, mostly pictures, are skipped."""

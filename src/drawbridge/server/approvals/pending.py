@@ -150,8 +150,10 @@ class ExpectedSurface:
 
     known_as = ""
 
-    def __init__(self, pid: int | None) -> None:
+    def __init__(self, pid: int | None, *, is_certain: bool) -> None:
+        """``is_certain``: whether it is known to be this process that has asked."""
         self.pid = pid
+        self.is_certain = is_certain
         self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:

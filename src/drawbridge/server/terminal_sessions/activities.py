@@ -69,9 +69,19 @@ class Activities:
             overruled += one.outcomes.called(tool, given, fate, agent_id, as_run=as_run)
         return overruled
 
-    def ended(self, pid: int) -> None:
+    def asks(self, approval: PendingApproval, pid: int | None) -> None:
+        """It is known now that the process ``pid`` has asked, or one of its subagents. Nothing is known of a decision."""
+        agent = approval.request.agent_id
+        for one in self:
+            one.outcomes.forget(approval)
+            if agent is not None:
+                one.background.ended(agent)
+        if agent is not None:
+            self.of(pid).background.subagent(agent)
+
+    def ended(self, pid: int | None) -> None:
         """The process has ended, or has closed the conversation: nobody is asked in its terminal, and nothing reports what its
-        calls did."""
+        calls did. None: nothing is left of which the process is not known."""
         self._of.pop(pid, None)
 
     def clear(self) -> None:

@@ -109,6 +109,9 @@ class Outcomes:
             if same_agent and same_call(former.request, approval.request.tool_name, given, as_run=True):
                 del self._given[id]
 
+    def forget(self, approval: PendingApproval) -> None:
+        self._given.pop(approval.id, None)
+
     def main_stopped(self) -> None:
         """The main agent's turn is over: nothing more will be seen of what it has asked."""
         for id, (approval, _) in list(self._given.items()):

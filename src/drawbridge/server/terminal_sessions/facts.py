@@ -22,9 +22,12 @@ class ProcessFacts(Struct):
 class Facts(ProcessFacts):
     """Its own fields are about the process that has reported last; ``others``: the other processes that have the conversation
     open. ``ended``: none has, although a process may be alive, with another conversation; ``continued_in``: the session that
-    continues this one."""
+    continues this one. ``works``: the process whose run is active, if it is known; ``rests``: it has stopped in that run, and
+    has left something running in the background."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()
     ended: bool = False
     continued_in: str | None = None
+    works: int | None = None
+    rests: bool = False

@@ -19,14 +19,16 @@ from msgspec import Struct
 SIZE: Final = 64 * 1024
 """The maximum that is read, in bytes."""
 
+IDLE: Final = ("idle", "shell")
+
 JOB: Final = re.compile(r"[0-9a-f]{8}")
 
 
 class ProcessFile(
     Struct, rename={"session_id": "sessionId", "job": "parkedJobId", "updated": "statusUpdatedAt"}, frozen=True
 ):
-    """``status``: "busy", "waiting" (for an answer), or "idle", since ``updated`` (milliseconds since 1970). It is "busy" until
-    the last Stop hook has ended."""
+    """``status``: "busy", "waiting" (for an answer), "idle", or "shell" (idle, while a command runs in the background), since
+    ``updated`` (milliseconds since 1970). It is "busy" until the last Stop hook has ended."""
 
     session_id: str = ""
     job: str | None = None
@@ -44,7 +46,7 @@ class ProcessFile(
 
     def idle_since(self, session_id: str) -> float | None:
         """Since when the agent has been waiting for a prompt (seconds since 1970); None if it is not, or not known to be."""
-        return self.updated / 1000 if self.session_id == session_id and self.status == "idle" else None
+        return self.updated / 1000 if self.session_id == session_id and self.status in IDLE else None
 
 
 def read(transcript: str, pid: int) -> ProcessFile:
@@ -56,7 +58,7 @@ def read(transcript: str, pid: int) -> ProcessFile:
         return ProcessFile()
     try:
         return msgspec.json.decode(os.read(file, SIZE), type=ProcessFile)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ProcessFile()
     finally:
         os.close(file)

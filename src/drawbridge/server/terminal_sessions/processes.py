@@ -41,15 +41,15 @@ class Processes:
 
     @property
     def alive(self) -> list[ProcessFacts]:
-        return [one for one in self.all if self._is_alive(one.pid)]
+        return [one for one in self.all if self.is_alive(one.pid)]
 
     @property
     def gone(self) -> list[int]:
-        return [one.pid for one in self.all if one.pid is not None and not self._is_alive(one.pid)]
+        return [one.pid for one in self.all if one.pid is not None and not self.is_alive(one.pid)]
 
-    @property
-    def latest_is_alive(self) -> bool:
-        return self._is_alive(self.latest.pid)
+    def is_alive(self, pid: int | None) -> bool:
+        running = self._running.get(pid) if pid is not None else None
+        return pid is not None and running is not None and process_alive(pid) and running.is_running()
 
     @property
     def only(self) -> int | None:
@@ -68,10 +68,6 @@ class Processes:
     def facts(self) -> Facts:
         return Facts(**msgspec.structs.asdict(self.latest), others=tuple(self._others))
 
-    def _is_alive(self, pid: int | None) -> bool:
-        running = self._running.get(pid) if pid is not None else None
-        return pid is not None and running is not None and process_alive(pid) and running.is_running()
-
     def needs_mode(self, pid: int) -> bool:
         """Whether this process is known, and its mode is not."""
         return any(one.pid == pid and one.permission_mode is None for one in self.all)
@@ -82,7 +78,7 @@ class Processes:
         """A hook of this process has reported, with the path of the conversation's file. ``is_ended``: the one before it has
         closed the conversation."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
-        if known is None or (process_alive(process.pid) and not self._is_alive(process.pid)):  # its id is another's now
+        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its id is another's now
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
             self._running[process.pid] = _process(process.pid)

@@ -58,8 +58,8 @@ class Reports:
         self._call: Callable[[], None] | None = None
         """The next call, once what is before it in the file was read."""
         self._file: TranscriptFile | None = None
-        self._process = ProcessFile()
-        """What the CLI's file about its process contained at the last look."""
+        self._processes: dict[int, ProcessFile] = {}
+        """What the CLI's files about its processes contained at the last look."""
         self._path = ""
         """The path of the file, as it was reported."""
         self._seen = False
@@ -142,9 +142,10 @@ class Reports:
                     call, is_recorded, patience = await self._calls.get()
             except TimeoutError:
                 call, is_recorded, patience = self._look, _now, 0.0
-                self._process = await self._read_process()
             self._call = call
             try:
+                if call == self._look:
+                    self._processes = await self._read_processes()
                 await self._read_until(is_recorded, patience)
             except Exception:
                 logger.exception("%s: internal error", self.session.id)
@@ -168,20 +169,23 @@ class Reports:
         if gone:
             session.save()
             return
-        session.tick(self._process.idle_since(session.data.memory.session_id))
-        if not session.in_background and session.resting:
-            self._look_for_successor()
+        id, turn = session.data.memory.session_id, session.turn
+        working = self._processes.get(turn.process) if turn is not None and turn.process is not None else None
+        session.tick(working.idle_since(id) if working is not None else None)
+        if session.resting and not session.in_background:
+            for pid, process in self._processes.items():
+                self._look_for_successor(pid, process)
 
-    async def _read_process(self) -> ProcessFile:
-        """The CLI's file about the process that works, or else about the one that has reported last."""
-        turn, latest = self.session.turn, self.session.pid
-        pid = latest if turn is None or turn.process is None else turn.process
-        if pid is None or self._file is None or self.session.approvals:
-            return ProcessFile()
-        return await asyncio.to_thread(process_file.read, self._file.path, pid)
+    async def _read_processes(self) -> dict[int, ProcessFile]:
+        """The CLI's files about the process that works, and about the one that has reported last, which gets prompts."""
+        session, file = self.session, self._file
+        if file is None or session.approvals:
+            return {}
+        pids = {session.pid, session.turn.process if session.turn is not None else None} - {None}
+        return {pid: await asyncio.to_thread(process_file.read, file.path, pid) for pid in pids if pid is not None}
 
-    def _look_for_successor(self) -> None:
-        job = self._process.moved_to(self.session.data.memory.session_id)
+    def _look_for_successor(self, pid: int, process: ProcessFile) -> None:
+        job = process.moved_to(self.session.data.memory.session_id)
         former, looks = self._moved
         if job is None or (job == former and looks > LOOKS):
             return
@@ -189,7 +193,7 @@ class Reports:
         successor = self._beginning_with(job)
         if successor is not None or self._moved[1] > LOOKS:
             self._moved = (job, LOOKS + 1)
-            self.session.move(successor)
+            self.session.move(pid, successor)
 
     async def _read_until(self, is_recorded: _Condition, seconds: float) -> None:
         """Reads all lines. The CLI writes them a moment after it has shown them, so ``is_recorded`` may take ``seconds``."""

@@ -125,7 +125,9 @@ class TerminalSession(Session):
         self.checkpoints = reviewed.checkpoints
         self.processes = Processes(facts)
         self._reporting: int | None = None
-        """The process whose hook has reported last."""
+        """The process whose hook or line is being processed, if it is known."""
+        self._stored = facts.works, facts.rests
+        """As in ``Facts``."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the person has moved to the background."""
@@ -134,6 +136,8 @@ class TerminalSession(Session):
         self.last_text = ""
         """The agent's latest text."""
         self.directory = directory
+        self._is_closed = False
+        """The server has shut down: what happens to the session now is not known to the next one."""
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
@@ -359,6 +363,7 @@ class TerminalSession(Session):
                 known = self.turn is not None
                 self._works(event)
                 if known:
+                    self._keep_working()
                     return None
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
@@ -401,23 +406,23 @@ class TerminalSession(Session):
         self.processes.remove(pid)
         for approval in self.approvals:
             surface = self.approvals.surfaces(approval)[0]
-            if surface.pid == pid and not isinstance(
-                surface, ExpectedSurface
-            ):  # which process has asked that is not known
+            if surface.pid == pid and (not isinstance(surface, ExpectedSurface) or surface.is_certain):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
-        if self.turn is not None and self.turn.process == pid:
-            self._finish(outcome, quiet=quiet)
+        if self.turn is not None and self.turn.process in (pid, None):
+            self._finish(outcome, quiet=quiet)  # if it was another one's, its next hook begins another run
         self._changed()
 
     def end(self) -> None:
         """The agent's program has ended."""
         self._end("interrupted")
 
-    def move(self, continued_in: str | None) -> None:
-        """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
-        if self.processes.beside(self.pid):  # another terminal has it open
-            self.leave(self.pid, "completed", quiet=True)
+    def move(self, pid: int, continued_in: str | None) -> None:
+        """The person has moved the conversation of the process ``pid`` to the background, where ``continued_in`` continues it
+        under another id."""
+        if self.processes.beside(pid):  # another terminal has it open
+            self.leave(pid, "completed", quiet=True)
+            self.save()
         elif not self.ended:
             self._end("completed", quiet=True, continued_in=continued_in)
 
@@ -443,11 +448,11 @@ class TerminalSession(Session):
         elif self.turn.resting is not None:
             background = self.activities.of(self.turn.process).background
             if background.over:
-                self._finish("completed")
+                self._is_over("completed")
                 background.set({})
                 self._changed()
         elif idle_since is not None and time.time() - IDLE_SECONDS > idle_since > time.time() - self.turn.age:
-            self._finish("interrupted")
+            self._is_over("interrupted")
             self._changed()
 
     def expect_run(self, run: str) -> None:
@@ -521,6 +526,12 @@ class TerminalSession(Session):
             run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error, code=code
         )
         self.store.record(finished, quiet=quiet)
+
+    def _is_over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
+        """The turn is over, as no hook has reported. ``quiet``: as in ``_finish``."""
+        if self.turn is not None:
+            self._reporting = self.turn.process
+        self._finish(outcome, quiet=quiet)
 
     def _main_stopped(self) -> None:
         """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves, and so does
@@ -607,15 +618,33 @@ class TerminalSession(Session):
 
     def save(self) -> None:
         """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
+        if self._is_closed:
+            return
         try:
-            is_closed = self.ended and self.pid is not None  # what has no process begins anew with its next report
+            works, rests = self._working
             facts = msgspec.structs.replace(
-                self.processes.facts, sent=self.prompts.sent, ended=is_closed, continued_in=self.continued_in
+                self.processes.facts,
+                sent=self.prompts.sent,
+                ended=self.ended,
+                continued_in=self.continued_in,
+                works=works,
+                rests=rests,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
+            self._stored = works, rests
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
+
+    @property
+    def _working(self) -> tuple[int | None, bool]:
+        """``works`` and ``rests`` as in ``Facts``."""
+        return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
+
+    def _keep_working(self) -> None:
+        """Saves whose run is active, if that has changed."""
+        if self._working != self._stored:
+            self.save()
 
     # What was asked before a restart.
 
@@ -628,14 +657,24 @@ class TerminalSession(Session):
         is_open = not self.ended and (self.pid is None or self.processes.alive)
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
-        if is_open and self.processes.latest_is_alive:
-            continues = next(reversed(self.memory.unfinished), None)
-        asked_by = self.processes.only
+        # What an earlier version has stored does not tell whose the run is.
+        works, rests = self._stored
+        works = self.processes.only if works is None else works
+        active = next(reversed(self.memory.unfinished), None)
+        has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
+        waits = any(one.is_open and one.request.run_id == active for one in open_before.approvals)
+        if is_open and not has_left and (self.pid is not None or waits):
+            continues = active
+        elif has_left:
+            left = [one for one in open_before.approvals if not _is_main_of(one, active)]
+            open_before, works = Carried(left, open_before.calls), None
         self.processes.only_alive()
         self.store.recover([approval.id for approval in open_before.approvals], continues)
-        self.restore(open_before, asked_by)
-        if continues is not None and self.turn is None:
-            self._resume(continues, self.pid)
+        if continues is not None:
+            self.turn = Turn(continues, age=age_of_run(self.history, continues))
+            self.turn.process = works
+            self.turn.resting = time.monotonic() if rests else None
+        self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
             self._past[run] = None
@@ -646,30 +685,23 @@ class TerminalSession(Session):
         if self.ended:
             self.handover.end()
 
-    def _resume(self, run: str, process: int | None) -> None:
-        """The turn that was active goes on. ``process``: as in ``Turn``."""
-        self.turn = Turn(run, age=age_of_run(self.history, run))
-        self.turn.process = process
-
-    def restore(self, carried: Carried, asked_by: int | None) -> None:
+    def restore(self, carried: Carried, works: int | None) -> None:
         """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
-        again. ``asked_by``: the process whose they are, if it is known."""
+        again. ``works``: as in ``Facts``."""
+        is_single = not self.processes.has_others
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:
             self._known[approval.request.known_as] = approval
-            expected = ExpectedSurface(self.pid)
+            pid = self.pid if works is None else works
+            is_certain = is_single or _is_main_of(approval, self.turn.id if self.turn is not None else None)
+            expected = ExpectedSurface(pid, is_certain=is_certain)
             self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open:
-                if approval.request.run_id:
-                    self._resume(approval.request.run_id, asked_by)
                 if approval.request.agent_id is not None:
-                    self.activities.of(asked_by).background.subagent(approval.request.agent_id)
+                    self.activities.of(works).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
                     self._hand_over_later(approval)  # whether a client connects too is not known yet
-        main = any(approval.request.agent_id is None for approval in self.approvals)
-        if self.turn is not None and not main:
-            self.turn.resting = time.monotonic()
 
     def knows(self, question: str) -> bool:
         return question in self._known
@@ -689,6 +721,9 @@ class TerminalSession(Session):
             return None
         self._goes_on()
         self._undelivered.pop(approval.id, None)
+        self.activities.asks(approval, surface.pid)
+        if self.turn is not None and surface.pid is not None and _is_main_of(approval, self.turn.id):
+            self.turn.process = surface.pid
         given, by = approval.decision, approval.decided_by
         if self.approvals.replace(approval, surface):
             pass
@@ -712,9 +747,10 @@ class TerminalSession(Session):
         for approval in missed:
             self._known.pop(approval.request.known_as, None)
             self.withdraw(approval, GONE)
-        if missed and self.turn is not None and self.turn.process is None:
-            self._finish("interrupted")  # it was that of a process that has left
+        if self.pid is not None:
+            self.activities.ended(None)
         if missed and self.pid is None and not self.approvals:
+            self._finish("interrupted")
             self.ended = True
         self._changed()
 
@@ -754,6 +790,7 @@ class TerminalSession(Session):
         """``quiet``: the entry is older than this session. What another process adds later (the server, which continues the
         conversation) is ignored: the agent in this terminal does not know of it.
         """
+        self._reporting = self.processes.only
         match entry:
             case transcript.Mode(mode):
                 if not self.processes.has_others:
@@ -777,9 +814,9 @@ class TerminalSession(Session):
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
                 if entry.ends_turn and self.turn is not None and self.turn.id == self._carried_turn:
-                    self._finish("completed")  # its hook may have found no server
+                    self._is_over("completed")  # its hook may have found no server
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
-                    self._finish("interrupted", quiet=quiet)
+                    self._is_over("interrupted", quiet=quiet)
 
     def _handed(self, entry: transcript.Context) -> None:
         """The agent's record shows what a hook has handed over to it."""
@@ -827,6 +864,7 @@ class TerminalSession(Session):
 
     def publish_reports(self) -> None:
         """Lines of the conversation's file were added."""
+        self._keep_working()
         self._publish_about()
         self.publish_state()
 
@@ -845,6 +883,7 @@ class TerminalSession(Session):
 
     def _changed(self) -> None:
         self.data.last_active = now()
+        self._keep_working()
         self._publish_about()
         self.publish_state()
 
@@ -860,9 +899,16 @@ class TerminalSession(Session):
         self._held.clear()
         self.prompts.close()
         self.approvals.release()
+        self._keep_working()
+        self._is_closed = True
         self.turn = None
         self.store.save()
         self.history.close()
+
+
+def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
+    """Whether the main agent has asked it in this run. A subagent may be that of another process."""
+    return approval.request.agent_id is None and run is not None and approval.request.run_id == run
 
 
 def _is_hidden(asked_by: AskedBy | None) -> bool:

@@ -263,13 +263,23 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
 
 
 async def test_a_project_that_has_become_a_link_is_not_reached(
-    server: Server, two: tuple[str, str], confined: WireClient
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
+    """Nor seen: not in the list, nor by a client that had joined before, nor by one that follows all projects."""
     mine, _ = two
+    for client in (owner, confined):
+        await client.ask("project_join", project_id=mine)
+    await confined.ask("subscribe", {"topics": ["projects", "approvals"]})
     (server.roots / "mine").rename(server.roots / "was mine")
     (server.roots / "mine").symlink_to(server.roots / "secret")
     for name, data in (("execute", {"prompt": "/quick"}), ("sessions", {}), ("file_list", {})):
         assert code_of(await confined.ask(name, data, mine)) == "PROJECT_NOT_FOUND"
+    assert (await confined.ask("project_list"))["data"]["projects"] == []
+    await owner.ask("execute", {"prompt": "/quick"}, mine)
+    await owner.receive("update", "run_finished")
+    await confined.ask("hello")
+    seen = [message for message in confined.passed() if "request_id" not in message]
+    assert [message for message in seen if message["data"].get("update_type") != "stats"] == []
 
 
 async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(

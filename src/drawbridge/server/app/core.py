@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -168,12 +167,8 @@ class Core:
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects. The project's directory
-        may have become a link since to one that it may not see."""
-        if identity.projects is None:
-            return
-        path = self.path_of(project_id)
-        if path is None or not (identity.sees(path) and identity.sees(Path(os.path.realpath(path)))):
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects."""
+        if not identity.sees(self.path_of(project_id)):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:

@@ -1,7 +1,9 @@
-"""The identity and the scope of a client. The scope that a command needs is in its row (``app.command_table``). Pure."""
+"""The identity and the scope of a client. The scope that a command needs is in its row (``app.command_table``). Pure,
+except that ``Identity.sees`` follows links."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -62,10 +64,14 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None for one without a directory)."""
+        """Whether it may see a project at ``path`` (None for one without a directory). The directory may have become a link
+        since to one that it may not see."""
         if self.projects is None:
             return True
-        return path is not None and any(Path(one) in (path, *path.parents) for one in self.projects)
+        return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
+
+    def _includes(self, path: Path) -> bool:
+        return any(Path(one) in (path, *path.parents) for one in self.projects or ())
 
     def may(self, needed: Scope) -> bool:
         """Whether its scope is ``needed`` or one that includes it."""

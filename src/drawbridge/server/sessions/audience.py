@@ -117,7 +117,7 @@ class Audience:
         # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
-        first = [client for client in joined.values() if client.id != announced.asker]
+        first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]
         topic = None if announced.quiet else TOPICS.get(type(event))
         others: list[Subscriber] = []
         if topic is not None:

@@ -662,7 +662,8 @@ class TerminalSession(Session):
         works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
         has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
-        if is_open and not has_left and self.pid is not None:
+        waits = any(one.is_open and one.request.run_id == active for one in open_before.approvals)
+        if is_open and not has_left and (self.pid is not None or waits):
             continues = active
         elif has_left:
             left = [one for one in open_before.approvals if not _is_main_of(one, active)]
@@ -749,6 +750,7 @@ class TerminalSession(Session):
         if self.pid is not None:
             self.activities.ended(None)
         if missed and self.pid is None and not self.approvals:
+            self._finish("interrupted")
             self.ended = True
         self._changed()
 

@@ -469,6 +469,7 @@ async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
         await until(lambda: rig.questions, "the question")
     async with socket_rig(tmp_path) as later:
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
+        assert [one.state for one in later.server.core.terminal_sessions] == ["IDLE"]
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from drawbridge.core.errors import BadSetting
@@ -48,7 +50,8 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
     """Raises an error that the person has to see before anything is drawn."""
     client = Client(finder.find)
     first = await begin(client, project, directory if is_here(finder.find().url) else "")
-    await AttachApp(client, palette, first).run_async()
+    with in_written_order():
+        await AttachApp(client, palette, first).run_async()
 
 
 async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
@@ -57,8 +60,20 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
     first = await begin_review(client, directory)
     if first is None:
         return False
-    await AttachApp(client, palette, first).run_async()
+    with in_written_order():
+        await AttachApp(client, palette, first).run_async()
     return True
+
+
+@contextlib.contextmanager
+def in_written_order() -> Iterator[None]:
+    """Meanwhile a terminal that reorders right-to-left text draws each line from left to right, character by character: what is
+    approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM). Other terminals ignore it."""
+    print("\x1b[8l", end="", file=sys.__stdout__, flush=True)
+    try:
+        yield
+    finally:
+        print("\x1b[8h", end="", file=sys.__stdout__, flush=True)
 
 
 async def begin_review(client: Client, directory: str) -> StartView | None:

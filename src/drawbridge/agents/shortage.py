@@ -27,4 +27,4 @@ def shortage(error: OSError) -> AgentUnusable | None:
             why, what = "this machine is out of memory", "Quit other programs"
         case _:
             return None
-    return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or run fewer projects at once (--max-runs).")
+    return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or allow fewer runs at once (--max-runs).")

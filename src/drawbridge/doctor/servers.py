@@ -185,7 +185,7 @@ def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
 
 def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
     host = urlsplit(page).hostname or ""
-    own = "Restart the server: it renews its own certificate. You have to renew a certificate that you set with --cert."
+    own = "Restart the server: it renews its own certificate. If you set one with --cert, renew that first."
     if error.verify_code == EXPIRED:
         why = "Browsers and phones refuse the connection or show a warning."
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)

@@ -69,7 +69,8 @@ def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
     """For the editor: one line, which a terminal of 80 columns has room for (Neovim shows 67 of them)."""
     what = base_names(one.name for one in protected)
     if asked:
-        return f"{title(call.agent)} asks to change {what}, which has unsaved changes"
+        have = "has" if len({one.name for one in protected}) == 1 else "have"
+        return f"{title(call.agent)} asks to change {what}, which {have} unsaved changes"
     return f"{title(call.agent)} was kept from changing {what} until you save it"
 
 

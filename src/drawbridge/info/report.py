@@ -14,6 +14,7 @@ from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
 from drawbridge.settings.hook import HookSettings
+from drawbridge.text.counts import counted
 from drawbridge.transport import running
 from drawbridge.transport.running import Server
 
@@ -84,6 +85,6 @@ def _unseen_problems(unseen: list[str]) -> list[str]:
         return []
     place = os.path.dirname(unseen[0])
     return [
-        f"The guard does not look in {place}, where {len(unseen)} of your editors listen (DRAWBRIDGE_SOCKET_DIR). Put "
-        f'socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}: DRAWBRIDGE_SOCKET_DIR "
+        f'is set. Put socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
     ]

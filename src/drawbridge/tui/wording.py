@@ -242,7 +242,7 @@ def first_words(answer: Mapping[str, Any]) -> str:
     if "reason" in answer:
         reason = str(answer["reason"])
         in_terminal = reason.startswith(IN_TERMINAL)
-        return one_line(f"{_capital(reason)}." if in_terminal else f"The question was withdrawn ({reason}).")
+        return one_line(f"{_capital(reason)}." if in_terminal else f"The request was withdrawn ({reason}).")
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
 

@@ -90,7 +90,7 @@ function ReadOn({ card }: CardProps) {
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
-      {card.isCut.value && <p class="hint zoomed">Zoom out to read the whole width.</p>}
+      {card.isCut.value && <p class="hint zoomed">Zoom out to see the full width.</p>}
       <Button
         label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
         icon="down"

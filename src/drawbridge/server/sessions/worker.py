@@ -358,7 +358,7 @@ class Worker:
             else:
                 await self._checkpoints.take(run_id, when)
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
+            logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.id, when, run_id, error)
 
     # Called by the project.
 

@@ -212,7 +212,7 @@ class ReviewedDirectory:
             problem = str(error)
         if problem != self._problem:
             self._problem = problem
-            logger.warning("%s: no checkpoint %s %s: %s", self.path, when, run, problem)
+            logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)
         return False
 
     async def _prepare(self) -> None:

@@ -95,7 +95,7 @@ def make_way(path: str) -> None:
     except FileNotFoundError:
         return
     failed = "Neovim was not started:"
-    other = f"Try again (each start uses another name), or set {DIRECTORY} to your own directory."
+    other = f"Try again (each start uses a different name), or set {DIRECTORY} to your own directory."
     if found.st_uid != os.geteuid():
         raise NotPrivate(f"{failed} {path} belongs to another user. {other}")
     if not stat.S_ISSOCK(found.st_mode):
@@ -124,7 +124,7 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
         raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}.")
     found = f" ({'; '.join(passed_over)})" if passed_over else ""
     raise NoProgram(
-        f"Neovim was not found: there is no nvim on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
+        f"Neovim was not found: nvim is not on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
     )
 
 

@@ -102,4 +102,4 @@ def _version(path: str) -> tuple[str, tuple[int, ...]]:
     if ended.status != 0:
         return f"`--version` exited with code {ended.status}", ()
     numbers = VERSION.search(ended.output.decode(errors="replace"))
-    return ("", tuple(map(int, numbers.groups()))) if numbers else ("`--version` printed no version", ())
+    return ("", tuple(map(int, numbers.groups()))) if numbers else ("`--version` did not print a version", ())

@@ -96,6 +96,6 @@ def other_drawbridge() -> list[Finding]:
     except OSError as error:
         other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."
-    title = f"{path} is another Drawbridge: {other}, this one is {mine}."
+    title = f"{path} is a different Drawbridge: {other}, this one is {mine}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

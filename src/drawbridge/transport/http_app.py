@@ -38,7 +38,7 @@ class ServerOptions(Struct, frozen=True):
     None for never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
     """
 
-    farewell: str = "the editor is going away"
+    farewell: str = "the editor is closing"
     """The reason that peers receive when the server closes (1001)."""
 
 

@@ -87,7 +87,7 @@ class TlsAcceptor:
                 peer, address = await loop.sock_accept(self._listener)
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    logger.error("no connection can be accepted: %s", error.strerror)
+                    logger.error("connections can't be accepted: %s", error.strerror)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:

@@ -166,7 +166,7 @@ class HelpDialog(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog wide help", can_focus=False):
-            yield Static(Content("Keys, outside of text fields"), classes="title")
+            yield Static(Content("Keys (outside text fields)"), classes="title")
             for key, words in self._listed:
                 with Horizontal():
                     yield Static(Content(key), classes="key")

@@ -215,7 +215,7 @@ class Painter:
         result = data["result"]
         yield from self.call(parts(data["name"], data["input"]), width, DIFF_LINES)
         if result is not None:
-            text = result.text or "(nothing)"
+            text = result.text or "(no output)"
             yield from self.plain(text[:RESULT_CHARACTERS], width, self.palette.soft)
             if len(text) > RESULT_CHARACTERS:
                 left = size(len(text) - RESULT_CHARACTERS)

@@ -102,7 +102,7 @@ class Claude:
         numbers = command_line.version(answer)
         if numbers is None:
             raise AgentUnusable(
-                "EXECUTION_FAILED", f"`{Path(path).name} --version` printed no version: {answer[:200]!r}."
+                "EXECUTION_FAILED", f"`{Path(path).name} --version` did not print a version: {answer[:200]!r}."
             )
         if numbers < command_line.OLDEST:
             oldest = ".".join(map(str, command_line.OLDEST))

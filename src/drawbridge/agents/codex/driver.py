@@ -84,7 +84,7 @@ def arguments(launch: Launch) -> Iterator[str]:
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
     if session_id is not None and not _UUID.fullmatch(session_id):
-        raise AgentUnusable(NO_SESSION, f"{ROW.title} has no conversation with this id. Start a new session.")
+        raise AgentUnusable(NO_SESSION, f"{ROW.title} does not have a conversation with this ID. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
         raise AgentUnusable(
             "VALIDATION_FAILED", "options.model: it is not a valid model name. The agent was not started."

@@ -180,7 +180,7 @@ class Core:
         """One whole line of a history, which ``messages.history_blob`` refers to."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
-            raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
+            raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
@@ -429,7 +429,9 @@ class Core:
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
+            raise ClientError(
+                "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
+            )
         attachments = [
             Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
             for one in command.attachments
@@ -664,7 +666,7 @@ class Core:
         project = self._in_place(project_id)
         agent = self.context.agents.get(project.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
-            raise ClientError("SESSION_NOT_FOUND", "The agent has no such conversation for this directory.")
+            raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
         if not fork:
             await self._check_unused(project, agent, session_id)
         title = await asyncio.to_thread(conversations.title, agent, project.path, session_id)
@@ -717,5 +719,5 @@ async def _count_usage(projects: Sequence[ManagedSession]) -> None:
 def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError, field: str | None = "data.run_id") -> ClientError:
     if not isinstance(error, NoCheckpoint):
         logger.error("%s", error)
-    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. The server's log has the reason."
+    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
     return ClientError("CHECKPOINT_NOT_FOUND", text, field=field)

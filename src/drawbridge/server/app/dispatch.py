@@ -100,7 +100,9 @@ class Dispatch:
             command = Command()
         row = self._rows.get(type(command))
         if row is None or not row.signs_in:
-            raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token.")
+            raise ClientError(
+                "UNAUTHORIZED", "Not signed in: the first message must be `auth`, `pair` or `ssh_challenge`."
+            )
         answer = await _answered(row, self._owners[row.request], command, client)
         assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
         return command, answer

@@ -330,7 +330,7 @@ class ServerCommands:
     async def push_test(self, command: commands.PushTest, client: Client) -> Answer[replies.PushTested]:
         subscription = self._subscriptions.own(command.endpoint, client.known)
         if subscription is None or self._push_test is None:
-            text = "This device has no such subscription. Turn notifications off and on again."
+            text = "This device does not have this subscription. Turn notifications off and on again."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         problem = await self._push_test(subscription)
         return Answer(type="push_tested", data=replies.PushTested(problem is None, problem))

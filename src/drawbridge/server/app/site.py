@@ -97,9 +97,9 @@ NOT_BUILT: Final = b"""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>Drawbridge</title>
-<h1>The page isn\xe2\x80\x99t built</h1>
-<p>This server runs from a checkout in which the page was not built. Agents, <code>drawbridge attach</code> and all other
-clients work. To get the page, run <code>make page</code> in the checkout, then start the server again.</p>
+<h1>The web UI isn\xe2\x80\x99t built</h1>
+<p>This server runs from a checkout in which the web UI was not built. Agents, <code>drawbridge attach</code> and all other
+clients work. To build it, run <code>make page</code> in the checkout, then restart the server.</p>
 """
 
 FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
@@ -148,7 +148,7 @@ HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
 """The path of the certificate authority's public certificate, which a phone has to trust. It needs no token."""
 
-NO_AUTHORITY: Final = b"The certificate of this server was not issued by an authority of its own.\n"
+NO_AUTHORITY: Final = b"This server's certificate was not issued by its own certificate authority.\n"
 
 NOT_HERE: Final = Refusal(404, "Not found.")
 ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")

@@ -241,7 +241,7 @@ class Access:
             return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
-            text = "The server could not save the new device. Its log has the reason."
+            text = "The server could not save the new device. See the server's log for the reason."
             raise ClientError("FILE_OPERATION", text) from None
 
     def nonce(self) -> str:

@@ -190,7 +190,7 @@ class Devices:
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
-                logger.error("no device token is accepted: %s", error)
+                logger.error("device tokens are not accepted: %s", error)
             return False
         return True
 

@@ -123,7 +123,7 @@ def check_answer(
     except RecursionError:  # too deep to compare
         changed = {""}
     if not changed <= may:
-        raise out_of_scope(identity, RUNS, "permission_response with another input", "data.updated_input")
+        raise out_of_scope(identity, RUNS, "permission_response with a different input", "data.updated_input")
 
 
 def _same(left: Any, right: Any) -> bool:

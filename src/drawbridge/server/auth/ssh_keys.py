@@ -94,7 +94,7 @@ class Keys:
         try:
             self.look()
         except BadSetting as error:
-            logger.error("no SSH key is accepted: %s", error)
+            logger.error("SSH keys are not accepted: %s", error)
 
 
 NO_CERTIFICATE: Final = "-"

@@ -251,7 +251,7 @@ class Notifier:
             return f"The push service {browser.service} did not accept the notification: {error}."
         except Exception:
             logger.exception("internal error: a test notification was not sent")
-            return "The server could not send the notification. Its log has the reason."
+            return "The server could not send the notification. See the server's log for the reason."
         if browser not in list(self.subscriptions):
             return "This browser's push subscription has expired. Turn notifications off and on again."
         return None

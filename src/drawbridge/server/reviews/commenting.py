@@ -82,7 +82,7 @@ class Commenting:
         if drafts != self.drafts_version:
             sent = next((one for one in reversed(known) if one.run_id is not None), None)
             waiting = any(one.state == "draft" for one in known)
-            text = "The drafts are not those that were shown, so they were not sent. Read the review again."
+            text = "The drafts have changed since they were shown, so they were not sent. Read the review again."
             if sent is not None and not waiting:
                 text = "The drafts were already sent."
             if not waiting and any(one.state == "waiting" for one in known):

@@ -199,7 +199,7 @@ async def _check_state(git: Git, head: Head, branch: str | None) -> None:
 async def author_of(git: Git) -> str:
     """Name and address of the person in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` or ``GitFailed``."""
     script = '"$git" var GIT_AUTHOR_IDENT && "$git" var GIT_COMMITTER_IDENT'
-    code, output = await git.as_person(script, IDENTITY_SECONDS, "the person's name")
+    code, output = await git.as_person(script, IDENTITY_SECONDS, "the user's name")
     found = IDENTITY.search(output)
     if code or found is None:
         text = (

@@ -88,7 +88,7 @@ class Reviewing:
             if when == "after":
                 self._publish(await self._review.stored(git))
         except (GitFailed, OSError) as error:
-            logger.warning("%s: its review was not extended with %s: %s", self._name, run_id, error)
+            logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
 
@@ -98,7 +98,7 @@ class Reviewing:
             async with self._checkpoints.operation() as git:
                 review = await self._review.current(git, self._checkpoints)
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("%s: its review was not checked: %s", self._name, error)
+            logger.warning("%s: the review was not checked: %s", self._name, error)
         else:
             self._publish(review)
 

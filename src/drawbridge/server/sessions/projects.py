@@ -169,7 +169,9 @@ class Projects:
         """Creates a project for an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
+            raise ClientError(
+                "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
+            )
         async with self._adding:
             taken = [project.path for project in self]
             real = await asyncio.to_thread(self._context.places.resolve, path, taken)

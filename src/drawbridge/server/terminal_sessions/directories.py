@@ -45,7 +45,7 @@ an error of git."""
 CLOSE_SECONDS: Final = 3.0
 """Seconds that the shutdown waits for checkpoints: the agent continues, and the review begins with the one before its run."""
 
-AT_WORK: Final = "An agent is working in this directory."
+AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
 PATH: Final = "path"
 """The file with the path of the directory."""

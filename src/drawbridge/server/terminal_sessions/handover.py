@@ -172,4 +172,4 @@ class Handover:
         try:
             self._comments.put(msgspec.structs.replace(left, state=state), "draft")
         except DrawbridgeError as error:
-            logger.error("%s: its comments still wait: %s", self._session.id, error)
+            logger.error("%s: the comments were not turned back into drafts: %s", self._session.id, error)

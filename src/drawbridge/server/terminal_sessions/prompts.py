@@ -332,7 +332,7 @@ def _check(command: commands.Execute) -> None:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
     if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "Only text can be typed into a terminal: no files, no options."
+        text = "Only text can be typed into a terminal. Remove the files and options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
         raise ClientError("NOT_SUPPORTED", text, field=field)
 

@@ -83,7 +83,7 @@ def show(data: Path, *, as_json: bool) -> int:
     if as_json:
         terminal.write(json.dumps([_shown(device, now) for device in devices], indent=1) + "\n")
         return 0
-    rows: list[tuple[str, ...]] = [("NAME", "ID", "SCOPE", "STANDING", "LAST USED", "EXPIRES", "PROJECTS")]
+    rows: list[tuple[str, ...]] = [("NAME", "ID", "SCOPE", "STATE", "LAST USED", "EXPIRES", "PROJECTS")]
     for device in devices:
         projects = ", ".join(device.projects) if device.projects else "all"
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]

@@ -190,7 +190,7 @@ async def _serve(
         try:
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
-            logger.error("some tasks did not end within %g s", ENDING_SECONDS)
+            logger.error("some runs and processes did not end within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
 
@@ -204,7 +204,7 @@ def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
     try:
         code = new_code(Devices(plan.data), "admin")
     except DrawbridgeError as error:
-        logger.warning("no sign-in link could be created: %s", error)
+        logger.warning("a sign-in link could not be created: %s", error)
         return None
     entrance.note("pairing_code_made", device=None, scope="admin")
     return f"{page(address(plan, port))}#sign-in={code.replace('-', '')}"
@@ -231,7 +231,7 @@ def _stop_at_signals() -> asyncio.Event:
     def signalled(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        logger.info("%s: ending", signal.Signals(number).name)
+        logger.info("received %s: shutting down", signal.Signals(number).name)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -83,7 +83,9 @@ def show(
     programs = address(plan, port)
     rows = [("web UI", list(dict.fromkeys([page(programs), *pages(plan, port)]))), ("programs", [programs])]
     if sign_in is not None:
-        rows.insert(0, ("sign in", [sign_in, "Signs you in to the web UI as the owner. Works once, within 10 minutes."]))
+        rows.insert(
+            0, ("sign in", [sign_in, "Signs you in to the web UI as the owner. Works once, within 10 minutes."])
+        )
     if plan.token_wanted:
         rows.append(
             ("token", [str(plan.data / "token"), "Anyone who has it can control the agents here. Keep it secret."])

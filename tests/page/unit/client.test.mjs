@@ -310,3 +310,23 @@ test('of two records that were asked for one after the other the later one is sh
   assert.deepEqual(await Promise.all([first, second]), [false, true]);
   assert.equal(client.conversation.first, 500);
 });
+
+test('a record behind what is shown is asked for, too', async () => {
+  const { client } = world({
+    ...server(
+      () => [project({ last_seq: 1000 })],
+      () => 1000,
+    ),
+    get_messages: ({ data }) => {
+      const seq = data.after_seq === undefined ? 1000 : data.after_seq + 60;
+      return { type: 'message_history', data: { messages: [said(seq)] } };
+    },
+  });
+  client.start('token');
+  client.choose('p');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  for (const seq of [100, 500]) {
+    assert.equal(await client.around(seq), true);
+    assert.equal(client.conversation.first, seq);
+  }
+});

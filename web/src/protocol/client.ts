@@ -232,10 +232,15 @@ export class Client extends EventTarget {
     const conversation = this.conversation;
     const search = (this._search = {});
     const isWanted = () => this.conversation === conversation && this._search === search;
-    if (!conversation?.joined || (seq >= conversation.first && seq <= conversation.last)) return true;
+    const isHere = ({ first, last, atEnd }: Conversation) => first <= seq && (seq <= last || atEnd);
+    if (!conversation?.joined || isHere(conversation)) return true;
+    if (conversation.before !== undefined && conversation.last < seq) {
+      await this._reload(); // it was let go for what is before it
+      return false;
+    }
     for (let page = 0; page < FAR_BACK && conversation.before && conversation.first > seq && isWanted(); page++)
       await this._olderOfSession(conversation);
-    if (!isWanted() || conversation.first <= seq || conversation.session !== undefined) return isWanted();
+    if (!isWanted() || isHere(conversation) || conversation.session !== undefined) return isWanted();
     // It is not in this session, or far back: it is shown in the whole history of the project.
     conversation.before = undefined;
     const { data } = await this.command('get_messages', { after_seq: Math.max(0, seq - PAGE / 2), limit: PAGE });

@@ -11,14 +11,17 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
-"""An environment variable of everything that an agent of the server starts, with a separate id for each agent process."""
+"""The environment variable that marks everything an agent of the server starts. Its value is a different id for each
+agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
-"""The server's own settings, as in ``Row.own_variables``: the webhook's address is a secret."""
+"""The server's own settings, in the form of ``Row.own_variables``. They are removed because the webhook's address is
+secret."""
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """The part of ``base`` (the server's environment with the account's variables) that an agent receives."""
+    """The environment that an agent receives, made from ``base``, the server's environment with the account's
+    variables."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))

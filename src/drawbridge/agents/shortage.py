@@ -12,7 +12,7 @@ CODE: Final = "RESOURCE_LIMIT"
 
 
 def shortage(error: OSError) -> AgentUnusable | None:
-    """None if the error has another cause."""
+    """The error to raise if the system's limits kept an agent from starting; None if ``error`` has another cause."""
     match error.errno:
         case errno.EMFILE | -1:  # uvloop 0.23 reports -1 instead of the reason if its socketpair fails
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,4 +1,4 @@
-"""``drawbridge doctor``: tests each connection by using it, and says what to do."""
+"""``drawbridge doctor``: tests each connection by using it, and reports what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """The exit code: 0, 2 if --fix had no terminal to ask at, or 3 if anything is worse than a note."""
+    """Returns the exit code: 0, 2 if there was no terminal for --fix to ask on, 3 if anything is worse than a note."""
     from drawbridge.core.errors import BadSetting
     from drawbridge.core.terminal_text import Terminal
     from drawbridge.doctor import screen

@@ -17,7 +17,7 @@ from drawbridge.info import guards
 from drawbridge.setup.agents import AGENTS
 
 SECONDS: Final = 6.0
-"""Gemini CLI takes 2 s to print its version."""
+"""The limit for a version to be printed, which takes Gemini CLI 2 s."""
 
 VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -60,7 +60,7 @@ def version(row: Row, path: str) -> list[Finding]:
 
 
 def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]:
-    """``anything``: whether another agent is installed."""
+    """Findings about agents that are not installed. ``anything``: whether any agent is installed."""
     found = []
     for name in names:
         if name in AGENTS and any(guard.command for guard in guards.of_agent(AGENTS[name], directory, call=False)):

@@ -18,7 +18,7 @@ from drawbridge.settings.hook import HookSettings
 from drawbridge.setup.agents import AGENTS
 
 SLOW_MILLISECONDS: Final = 1000
-"""Usually it is less than 100. An agent waits this long before each of its edits."""
+"""The time from which a hook is slow; usually it takes less than 100 ms. An agent waits for it before each edit."""
 
 UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
 

@@ -22,10 +22,10 @@ from drawbridge.doctor.finding import Check, Finding, finding
 SECONDS: Final = 6.0
 
 LOW_DISK: Final = 500_000_000
-"""Bytes. A server reports the same."""
+"""The free bytes below which a disk is reported; a server uses the same limit."""
 
 COMMANDS: Final = ("ide", "hook", "serve", "attach")
-"""Those that have settings."""
+"""The commands that have settings."""
 
 
 def checks() -> list[Check]:
@@ -55,7 +55,7 @@ def git() -> list[Finding]:
 
 
 def disk(low: int = LOW_DISK) -> list[Finding]:
-    """The disk of the server's data, whether or not it exists yet. ``low``: bytes."""
+    """The disk of the server's data, whether or not that directory exists yet. ``low``: bytes."""
     place = Path(platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
     return disk_of(place, low)
 

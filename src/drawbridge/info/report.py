@@ -1,4 +1,4 @@
-"""The report of ``drawbridge info``: composed of what the other parts know. It changes nothing unless it is asked to sweep."""
+"""The report of ``drawbridge info``, composed of what the other modules find. It changes nothing unless it sweeps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from drawbridge.transport.running import Server
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report; docs/cli.md describes its keys. ``problems``: what a person should fix."""
+    """The whole report; docs/cli.md describes its keys. ``problems``: what the user should fix."""
 
     directory: str
     expected: dict[str, str]
@@ -36,7 +36,10 @@ class Report:
 
 
 def report(directory: str | None, *, sweep: bool) -> Report:
-    """Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings cannot be used."""
+    """The report on ``directory``, or on the current one. ``sweep``: removes stale sockets and discovery files.
+
+    Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings cannot be used.
+    """
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
         raise BadSetting(f"{directory} is not a directory. Name one that exists.")

@@ -1,6 +1,6 @@
 """The settings of ``drawbridge serve``."""
 
-# No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
+# No `from __future__ import annotations`: it would turn the annotations, which `settings.of` reads, into strings.
 
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)
-"""A run does not start with less than a cent."""
+"""The smallest and the largest budget, in US dollars: a run does not start with less than a cent."""
 
 
 class ServeSettings(NamedTuple):

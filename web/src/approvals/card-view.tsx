@@ -1,4 +1,4 @@
-// What the card of an approval shows: who asks, what for, the editor, and the ways to answer.
+// What the card of an approval request shows: who asks, what for, the editor, and the ways to answer.
 
 import { Component, type ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
@@ -45,7 +45,7 @@ function Undrawable() {
   );
 }
 
-/** `version` is another one each time the card is drawn. */
+/** `version` changes each time the card is drawn. */
 export type CardProps = { card: ApprovalCard; version: number };
 
 export function CardView({ card, version }: CardProps) {

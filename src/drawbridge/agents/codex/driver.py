@@ -1,5 +1,5 @@
-"""Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks: its
-sandbox, which the permission mode chooses, decides what it may do.
+"""Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks:
+its sandbox, which the permission mode chooses, decides what it may do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
     "acceptEdits": "workspace-write",
     "auto": "workspace-write",
 }
-"""Codex can't ask, so it may write only in a mode that allows edits."""
+"""A permission mode → Codex's sandbox. Codex can't ask, so it may write only in a mode that allows edits."""
 
 PASSING: Final = ("item.started", "item.updated")
 """Partial events, which ``item.completed`` repeats in full."""
@@ -79,7 +79,8 @@ def agent(path: str | None) -> Codex:
 
 
 def arguments(launch: Launch) -> Iterator[str]:
-    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex does not support; the text names the option."""
+    """Yields the command line after the program. Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex
+    does not support; the text names the option."""
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)

@@ -58,7 +58,7 @@ _NO_WISH = msgspec.structs.asdict(Options())
 
 
 class Core:
-    """One server's projects and agents. ``open`` before the first command, ``close`` after the last."""
+    """One server's projects and agents. Call ``open`` before the first command, and ``close`` after the last."""
 
     def __init__(
         self,
@@ -172,7 +172,8 @@ class Core:
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """The open approval. Raises ``ClientError`` if it is not open."""
+        """The question of an open approval; None if the approval is not open. Raises ``ClientError`` if there is no
+        such project."""
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
@@ -214,7 +215,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the one that asked has it in the reply, as the specification shows.
+        # Clients that follow all projects are notified; the client that requested it has it in the reply, as the
+        # specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
@@ -252,7 +254,7 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """With ``since`` alone the specification's bare array, if it fits into a frame; otherwise a page."""
+        """With ``since`` alone, returns the specification's bare array if it fits into a frame; otherwise a page."""
         project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -274,7 +276,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The histories that a command of this client is about: one, or all that it sees."""
+        """The sessions whose histories a command of this client is about: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]
@@ -616,7 +618,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server takes such a message at all: its owner has to allow some."""
+        """Whether this server accepts messages of this type at all: some types must be allowed by its owner."""
         ceilings = self.context.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 

@@ -1,8 +1,8 @@
-"""What the server serves over HTTP: the WebSocket of its clients, the page, its health and its certificate authority.
+"""What the server serves over HTTP: the WebSocket of its clients, the web UI, its health and its certificate authority.
 
-The page's files are read from the package once; no path of a request opens a file. They need no token, since they are the same
-for everybody. The policy in their headers lets the page load from this server alone, run no script that is not one of these
-files, and make no HTML from text (Trusted Types).
+The web UI's files are read from the package once; a request's path never opens a file. They need no token, since they
+are the same for everybody. The policy in their headers lets the web UI load only from this server, run only scripts
+that are among these files, and never make HTML from text (Trusted Types).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TYPES: Final = {
     "txt": "text/plain; charset=utf-8",
     "webmanifest": "application/manifest+json",
 }
-"""A file's suffix → its type. A file of another kind is not served."""
+"""A file's suffix → its type. Other files are not served."""
 
 POLICY: Final = "; ".join(
     [
@@ -76,7 +76,7 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the page. It is compressed at its first request: most servers serve few of the hundred files."""
+    """A file of the web UI. It is compressed at its first request: most servers serve few of the hundred files."""
 
     def __init__(self, type: str, body: bytes) -> None:
         self.type = type
@@ -103,21 +103,21 @@ clients work. To build it, run <code>make page</code> in the checkout, then rest
 """
 
 FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
-"""The environment variable in which `make serve` says why the page could not be built."""
+"""The environment variable in which `make serve` passes the reason why the web UI could not be built."""
 
 
 def not_built() -> bytes:
-    """The page in the place of the one that is missing, with the reason if it is known."""
+    """The page that is served if the web UI was not built, with the reason if it is known."""
     reason = os.environ.get(FAILED)
     told = f"<p>{html.escape(reason)}</p>\n" if reason else ""
     return NOT_BUILT + told.encode(errors="replace") + b"</html>\n"
 
 
 class Page:
-    """The response for each path."""
+    """The web UI's response for each path."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
-        """``folder``: what the build of web/ made; by default the one in this package."""
+        """``folder``: the output of the build of web/; by default, the one in this package."""
         self._files: dict[str, _File] = {}
         built = files("drawbridge").joinpath("page") if folder is None else folder
         for entry in built.iterdir() if built.is_dir() else ():
@@ -172,7 +172,7 @@ class ServerSite:
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart a page must not take another client's id for its own."""
+        """Part of each client's id: after a restart, a page must not mistake another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -188,7 +188,7 @@ class ServerSite:
         return None
 
     def compresses(self, head: Head) -> bool:
-        """On the server's own machine it would only cost time."""
+        """Whether frames are compressed: on the server's own machine, that would only cost time."""
         return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:

@@ -7,7 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 TABLE: Final = 10_000
-"""Keys in the table: about 2 MB. Beyond that all unknown keys share a bucket, so that nobody can displace others."""
+"""The maximum number of keys in the table: about 2 MB. Beyond that, all unknown keys share a bucket, so that nobody can
+displace others."""
 
 SHARED: Final = ""
 

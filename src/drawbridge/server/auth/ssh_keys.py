@@ -52,7 +52,7 @@ class Entry(Struct, frozen=True):
 
 
 class BadSignature(Exception):
-    """Not a valid signature of these bytes by that key; the text is the reason, for the log."""
+    """A signature or a key is not valid; the text is the reason, for the log."""
 
 
 class Keys:

@@ -182,7 +182,7 @@ local NEXT = {
   starting = 'wait a moment',
   stopping = 'wait a moment',
   listening = ':DrawbridgeClaude or :DrawbridgeGemini; in another terminal, /ide',
-  connected = ':DrawbridgeSend shows Claude a file or lines',
+  connected = ':DrawbridgeSend shows the agent a file or lines',
 }
 
 ---@return {[1]: string, [2]: string}[] rows Label and text.

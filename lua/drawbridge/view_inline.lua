@@ -63,7 +63,7 @@ function M.removed_lines(hunk, tabstop, gutter)
     lines[#lines + 1] = chunks
   end
   if hunk.hidden > 0 then
-    local text = ('… %d more removed lines'):format(hunk.hidden)
+    local text = ('… %d more removed line%s'):format(hunk.hidden, hunk.hidden == 1 and '' or 's')
     lines[#lines + 1] = { { (' '):rep(gutter), 'DrawbridgeHint' }, { text, 'DrawbridgeHint' } }
   end
   return lines

@@ -129,7 +129,7 @@ class Neovim:
         if revision != REVISION:
             raise Refused(
                 f"The Drawbridge plugin in this Neovim has protocol revision {revision}, but this bridge has "
-                "{REVISION}. Update both to the same version, then restart Neovim."
+                f"{REVISION}. Update both to the same version, then restart Neovim."
             )
         self._listener = listener
         answer = await self._ask("attach", channel=channel)

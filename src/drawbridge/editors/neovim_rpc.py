@@ -20,7 +20,7 @@ HANDLE: Final = "return require('drawbridge.link').handle(...)"
 
 GONE: Final = "Neovim has ended, or closed the connection."
 HUNG: Final = (
-    "Neovim did not answer within 5 seconds; it may be waiting for a key (Press ENTER). Nothing was changed. Try again."
+    "Neovim did not answer within 5 seconds; it may be waiting for a key (Press ENTER). Answer it, then try again."
 )
 
 OnNotification: TypeAlias = Callable[[str, list[Any]], None]

@@ -32,7 +32,7 @@ def parse(data: bytes) -> "Any":
     try:
         value, end = _scan(text, 0)
     except (StopIteration, SystemError):  # SystemError: it looks for json's own error, which is not loaded (3.11)
-        raise ValueError("no JSON") from None
+        raise ValueError("invalid syntax") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if end != len(text):

@@ -68,10 +68,10 @@ def unknown(call: Call, count: int) -> str:
 def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
     """The notice for the editor: one line that fits a terminal of 80 columns (Neovim shows 67 of them)."""
     what = base_names(one.name for one in protected)
+    have, them = ("has", "it") if len({one.name for one in protected}) == 1 else ("have", "them")
     if asked:
-        have = "has" if len({one.name for one in protected}) == 1 else "have"
         return f"{title(call.agent)} asks to change {what}, which {have} unsaved changes"
-    return f"{title(call.agent)} was kept from changing {what} until you save it"
+    return f"{title(call.agent)} was kept from changing {what} until you save {them}"
 
 
 def notice_of_unknown(call: Call, *, asked: bool) -> str:

@@ -337,7 +337,7 @@ export class OpenReview {
       this.files.value = shownFiles(files, this._gone, before);
       this.more.value = review.more ?? 0;
       this.version.value = review.version;
-      if (lost) this.tell(who ? `${who} decided ${counted(lost, 'change')}.` : 'The review has changed.');
+      if (lost) this.tell(who ? `${who} decided on ${counted(lost, 'change')}.` : 'The review has changed.');
     });
   }
 

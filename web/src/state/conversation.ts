@@ -481,7 +481,7 @@ export class Conversation {
       this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
     } else if (subtype === 'review_decided' && data.by) {
       const changes = `${counted(data.hunks, 'change')} in ${counted(data.files, 'file')}`;
-      this._add(record, 'notice', { by: data.by, text: `${REVIEWED[data.decision] ?? 'decided'} ${changes}` });
+      this._add(record, 'notice', { by: data.by, text: `${REVIEWED[data.decision] ?? 'decided on'} ${changes}` });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
     else if (subtype === 'session_changed' && data.fork_from)
       this._add(record, 'notice', {

@@ -259,7 +259,7 @@ class Checkpoints:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was canceled because the project was closed.")
+            raise GitFailed("the checkpoint was canceled because the project was closed")
         return collected.result()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:

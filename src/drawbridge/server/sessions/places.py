@@ -157,7 +157,7 @@ class Places:
             text = "A file or directory with this name already exists."
             raise ClientError("INVALID_PATH", text, field="data.name") from None
         except OSError as error:
-            text = f"The directory can't be created: {error.strerror}. Choose another place."
+            text = f"The directory can't be created: {(error.strerror or 'unknown reason').lower()}. Choose another directory."
             raise ClientError("FILE_OPERATION", text, field="data.path") from None
         return new
 

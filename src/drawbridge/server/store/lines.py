@@ -98,7 +98,7 @@ def _check(message: bytes) -> None:
     except UnicodeDecodeError:
         raise BadMessage("The message was not recorded: it is not valid UTF-8.") from None
     except msgspec.DecodeError:
-        raise BadMessage("The message was not recorded: it is not one JSON value.") from None
+        raise BadMessage("The message was not recorded: it is not a single JSON value.") from None
     except RecursionError:
         raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.") from None
 
